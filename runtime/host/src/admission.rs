@@ -19,7 +19,6 @@
 use std::{fmt, panic};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 mod contract;
 mod file;
@@ -31,6 +30,7 @@ mod world;
 mod tests;
 
 pub use contract::CONTRACT_VERSION;
+pub use skysail_slot::{digest_of, digest_text};
 
 /// The result of checking a file: its identity, its imports and exports, and the reasons why it may
 /// not serve.
@@ -291,18 +291,6 @@ impl Inspection {
         self.refusals.push(Refusal { code, sentence });
         self
     }
-}
-
-/// SHA-256 of a component: the identity of a release.
-#[must_use]
-pub fn digest_of(bytes: &[u8]) -> [u8; 32] {
-    Sha256::digest(bytes).into()
-}
-
-/// The text form of a digest: `sha256:` and 64 hexadecimal digits.
-#[must_use]
-pub fn digest_text(digest: &[u8; 32]) -> String {
-    digest.iter().fold(String::from("sha256:"), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// A name from a file, sanitised and truncated.

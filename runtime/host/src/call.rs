@@ -14,6 +14,10 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use skysail_provider::{Call, Code, Error, Limit, LimitHit};
+use skysail_slot::{
+    Fault,
+    fault::{Seen, of_call},
+};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
@@ -25,7 +29,7 @@ use crate::{
     CallRecord, Outcome, Release, Sandbox,
     cache::Cache,
     cpu_time::CpuTime,
-    fault::{self, Fault, Seen},
+    fault,
     imports::{HttpAccess, HttpCall},
     limits::CALLS_WAITING_MAX,
     outcome::{Stopped, explain},
@@ -219,7 +223,7 @@ impl<'a> Running<'a> {
 
     fn failed(&mut self, error: Error) -> Failed {
         let limit = error.limit.map(|hit| hit.limit);
-        let fault = fault::of_call(error.code, limit, self.seen());
+        let fault = of_call(error.code, limit, self.seen());
         self.record(Outcome::Failed { code: error.code, message: error.message.clone() }, error.limit, fault);
         Failed { error, fault }
     }
@@ -273,7 +277,14 @@ impl<'a> Running<'a> {
     fn record(&mut self, outcome: Outcome, limit: Option<LimitHit>, fault: Option<Fault>) {
         self.recorded = true;
         if !self.compared {
-            self.release.vitals().note(self.function, &outcome, fault);
+            let result = match &outcome {
+                Outcome::Ok => Some(Ok(())),
+                Outcome::Failed { code, message } => Some(Err((*code, message.as_str()))),
+                Outcome::Cancelled => None,
+            };
+            if let Some(result) = result {
+                self.release.vitals().note(self.function, result, fault);
+            }
         }
         let wall = self.began.elapsed();
         let mut record = CallRecord {

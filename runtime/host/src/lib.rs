@@ -34,13 +34,12 @@ mod tally;
 #[cfg(test)]
 mod test_guest;
 mod toll;
-mod vitals;
 
 pub use skysail_egress::{credentials, http_client, policy as egress, read_file};
+pub use skysail_slot::Fault;
 
 pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
-    fault::Fault,
     identity::{Problem, Severity, check_config, describe},
     limits::{BOUNDS, Bound, Limits, LimitsError},
     record::{CallMetrics, CallRecord, CallRecorder, HttpUse, Outcome, RECORDS_BUFFERED_MAX},

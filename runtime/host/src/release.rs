@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sha2::{Digest as _, Sha256};
 use skysail_provider::Interface;
+use skysail_slot::{Vitals, digest_of, digest_text};
 use wasmtime::component::{Component, InstancePre};
 
 use crate::{
@@ -18,7 +18,6 @@ use crate::{
     limits::{MEMORIES_MAX, TABLES_MAX},
     store::CallState,
     tally::{FunctionCalls, Tally},
-    vitals::Vitals,
 };
 
 /// The release cannot be loaded.
@@ -219,9 +218,7 @@ impl Release {
     /// [`ReleaseError`].
     pub fn from_wasm(sandbox: &Sandbox, wasm: &[u8]) -> Result<Self, ReleaseError> {
         let compiled = CompiledComponent::in_process(sandbox.wasmtime(), wasm)?;
-        let hash = Sha256::digest(wasm);
-        let digest = hash.iter().fold(String::from("sha256:"), |text, byte| text + &format!("{byte:02x}"));
-        Self::new(sandbox, &compiled, &digest)
+        Self::new(sandbox, &compiled, &digest_text(&digest_of(wasm)))
     }
 
     /// Of the `.wasm` file: `sha256:…`.

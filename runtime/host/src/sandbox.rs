@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use skysail_slot::Drain;
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     engine::{Allocation, EngineError, Placement},
     http_client::HttpClient,
     limits::{CALLS_WAITING_MAX, as_usize},
-    slot::Drain,
 };
 
 /// Concurrent admissions of releases: a slot admits one release at a time.
@@ -101,7 +101,7 @@ impl Sandbox {
             waiting: AtomicU32::new(0),
             recorder,
             limits,
-            drain: Drain::new(),
+            drain: Drain::default(),
         }))
     }
 

@@ -1,11 +1,11 @@
 //! The place in the host that one provider occupies, and the swap of its release while calls run.
 //!
 //! # Structure
-//! [`state`] holds the whole decision: a pure function `step(state, event) -> (state, effects)`.
-//! [`task`] is the one task of a slot: it receives events, calls `step` and runs the effects.
-//! Callers of the provider read [`Routing`] through one pointer, which the task exchanges as a
-//! whole. [`load`] takes a component through the stages of [`Stage`], `trial` compares a release
-//! with its predecessor, `shadow` asks both the same questions, `drain` ends old calls.
+//! `skysail-slot` holds the whole decision: a pure function `step(state, event) -> (state,
+//! effects)`. [`task`] is the one task of a slot: it receives events, calls `step` and runs the
+//! effects. Callers of the provider read [`Routing`] through one pointer, which the task exchanges
+//! as a whole. [`load`] takes a component through the stages of [`Stage`], a trial compares a
+//! release with its predecessor, `shadow` asks both the same questions, `drain` ends old calls.
 //!
 //! # Guarantees
 //! - A call ends on the release it began on. A call that has not ended some time after the swap is
@@ -16,7 +16,7 @@
 //!   settings end that load too: its offer is put off.
 //! - An offer of the digest that serves changes nothing. A digest that was refused by a fault of
 //!   the release stays refused, without another compilation, until [`Reconfiguration::commit`].
-//! - A release that is worse than its predecessor is rolled back (`trial`). Before a release serves
+//! - A release that is worse than its predecessor is rolled back (a trial). Before a release serves
 //!   all objects, the slot may compare its answers with the predecessor's (`shadow`), and let it
 //!   serve a share of the objects ([`CanaryOptions`]).
 //! - All releases that are routed, or kept for a rollback, have the settings in force.
@@ -30,49 +30,40 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 use skysail_provider::{Code, Error, Info, Interface};
+pub use skysail_slot::{
+    ActiveStatus, CanaryOptions, CanaryStatus, CandidateStatus, EarlierOffers, Offer, Offered, OnDifference,
+    ProbationOptions, ProbationStatus, Reason, Refusal, RolloutOptions, ShadowOptions, ShadowStatus, SlotStatus,
+    SourceFailure, Stage,
+};
+use skysail_slot::{Component, Done, Drain, Release, Request, Routing, Told, Vitals};
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     task::JoinSet,
 };
 
 use crate::{
-    CallRecorder, Engine, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, admission,
+    CallRecorder, Engine, Sandbox, SandboxError, SandboxOptions, SandboxedProvider,
+    admission::CONTRACT_VERSION,
     jail::{Compiled, Compiler},
 };
 
 mod drain;
-mod event;
 mod load;
 mod metrics;
 mod provider;
-mod quarantine;
 mod shadow;
-mod stage;
-mod state;
-mod status;
 mod task;
-mod trial;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use drain::Drain;
 pub use metrics::SlotMetrics;
-pub use shadow::{OnDifference, ShadowOptions};
-pub use stage::Stage;
-pub use status::{
-    ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
-    SourceFailure,
-};
-pub use trial::{CanaryOptions, ProbationOptions};
-
-use event::{Event, Request, Told};
 use shadow::Memory;
-use state::State;
 use task::Task;
+
+type State = skysail_slot::State<Active>;
+type Event = skysail_slot::Event<Active>;
 
 /// Events that wait for the slot's task. The task only reads them and never waits for a release, so
 /// a sender waits for a moment at most.
@@ -114,17 +105,6 @@ impl SlotOptions {
     }
 }
 
-/// The phases of a new release, in this order. By default it serves all objects at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct RolloutOptions {
-    /// Whether the release is asked what its predecessor was asked.
-    pub shadow: Option<ShadowOptions>,
-    /// Whether the release serves a share of the objects first.
-    pub canary: Option<CanaryOptions>,
-    /// How long the release is watched when it serves all objects.
-    pub probation: Option<ProbationOptions>,
-}
-
 /// What all slots of a process share. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct SlotServices {
@@ -138,121 +118,17 @@ pub struct SlotServices {
     pub metrics: SlotMetrics,
 }
 
-/// A component that a source hands to a slot.
-#[derive(Clone, Debug)]
-pub struct Offer {
-    /// The `.wasm` file, not yet judged.
-    pub bytes: Bytes,
-    /// Where the component came from, for people: `file /etc/skysail/provider.wasm`.
-    pub origin: String,
-}
-
-/// What became of an offer that was not refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offered {
-    /// The release serves all objects now.
-    Activated,
-    /// The release serves a share of the objects now; the status tells the rest.
-    Canary,
-    /// The release served already, all objects or a share; nothing changed.
-    AlreadyActive,
-    /// A newer offer came before this one served; nothing changed.
-    Overtaken,
-    /// New settings came while this offer was loaded. [`Slot::retry`] loads it again.
-    PutOff,
-}
-
-/// Whether an offer of before, which does not serve, may still be tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EarlierOffers {
-    /// The offer may be tried.
-    Stand,
-    /// The offer came from another source: it is forgotten at the commit.
-    Forgotten,
-}
-
 /// The place that one provider occupies. It is a [`skysail_provider::Provider`]; while nothing
 /// serves, every call is [`Code::NotServing`].
 pub struct Slot {
     name: Arc<str>,
     services: SlotServices,
-    routing: Arc<ArcSwap<Routing>>,
+    routing: Arc<ArcSwap<Routing<Active>>>,
     status: Arc<watch::Sender<SlotStatus>>,
     memory: Arc<Memory>,
     inbox: mpsc::Sender<Event>,
     /// The one task of the slot, which ends when the slot is dropped.
     task: JoinSet<()>,
-}
-
-/// Which release has a call. This is all that callers read, and it is exchanged as a whole.
-#[derive(Clone, Default)]
-struct Routing {
-    active: Option<Arc<Active>>,
-    canary: Option<Share>,
-}
-
-/// A release that serves a share of the objects.
-#[derive(Clone)]
-struct Share {
-    release: Arc<Active>,
-    percent: u8,
-}
-
-impl Share {
-    /// Whether the object of this UID is in the share. The UID alone decides, so that the answer is
-    /// the same in every process and for every release, and no object sees two releases in turn.
-    fn serves(&self, uid: &str) -> bool {
-        is_in_share(uid, self.percent)
-    }
-}
-
-fn is_in_share(uid: &str, percent: u8) -> bool {
-    let [first, second, ..] = <[u8; 32]>::from(Sha256::digest(uid));
-    u16::from_be_bytes([first, second]) % 100 < u16::from(percent)
-}
-
-impl Routing {
-    /// The canary that has this interface.
-    fn canary_with(&self, interface: Interface) -> Option<&Share> {
-        self.canary.as_ref().filter(|canary| canary.release.interfaces.contains(&interface))
-    }
-
-    /// The release for a call of this interface about the object of this UID. A call about no
-    /// single object (lists, routes) stays with the active release.
-    fn pick(&self, interface: Interface, uid: Option<&str>) -> Option<&Arc<Active>> {
-        let canary = self.canary_with(interface).filter(|canary| uid.is_some_and(|uid| canary.serves(uid)));
-        canary.map(|canary| &canary.release).or(self.active.as_ref())
-    }
-
-    fn releases(&self) -> impl Iterator<Item = &Arc<Active>> {
-        self.active.iter().chain(self.canary.as_ref().map(|canary| &canary.release))
-    }
-
-    /// Whether every call goes to the same release by both.
-    fn is(&self, other: &Self) -> bool {
-        let percent = |routing: &Self| routing.canary.as_ref().map(|canary| canary.percent);
-        percent(self) == percent(other) && self.releases().map(Arc::as_ptr).eq(other.releases().map(Arc::as_ptr))
-    }
-}
-
-/// An offer with its digest, which is computed once.
-#[derive(Clone)]
-struct Component {
-    offer: Offer,
-    hash: [u8; 32],
-    /// `sha256:…`.
-    digest: Arc<str>,
-}
-
-impl Component {
-    fn new(offer: Offer) -> Self {
-        let hash = admission::digest_of(&offer.bytes);
-        Self { offer, hash, digest: admission::digest_text(&hash).into() }
-    }
-
-    fn at(&self, stage: Stage) -> CandidateStatus {
-        CandidateStatus { digest: self.digest.to_string(), origin: self.offer.origin.clone(), stage }
-    }
 }
 
 /// Options, and the sandbox that is made from them.
@@ -269,13 +145,27 @@ impl Settings {
     }
 }
 
+impl skysail_slot::Settings for Settings {
+    fn rollout(&self) -> &RolloutOptions {
+        &self.options.rollout
+    }
+
+    fn retry(&self) -> Option<&str> {
+        self.options.retry.as_deref()
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.sandbox, &other.sandbox)
+    }
+}
+
 /// A release that is loaded.
 struct Active {
     provider: SandboxedProvider,
     info: Arc<Info>,
     interfaces: Vec<Interface>,
-    /// Needed to load the release again under other settings, as is `compiled`.
     component: Component,
+    /// Needed to load the release again under other settings, as is `component`.
     compiled: Compiled,
     drain: Drain,
     living: Arc<Living>,
@@ -298,16 +188,33 @@ impl Active {
     ) -> Arc<Self> {
         living.count.fetch_add(1, Ordering::SeqCst);
         let interfaces = provider.release().interfaces();
-        Arc::new(Self { provider, info, interfaces, component, compiled, drain: Drain::new(), living })
+        Arc::new(Self { provider, info, interfaces, component, compiled, drain: Drain::default(), living })
+    }
+}
+
+impl Release for Active {
+    type Settings = Settings;
+    type Proposer = Proposer;
+    const CONTRACT: &'static str = CONTRACT_VERSION;
+
+    fn component(&self) -> &Component {
+        &self.component
     }
 
-    fn digest(&self) -> &str {
-        &self.component.digest
+    fn info(&self) -> &Info {
+        &self.info
     }
 
-    /// Whether name and provider-ID schemes are those of the other.
-    fn is_who(&self, other: &Info) -> bool {
-        is_same_identity(&self.info, other)
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn vitals(&self) -> &Arc<Vitals> {
+        self.provider.release().vitals()
+    }
+
+    fn is_under(&self, settings: &Settings) -> bool {
+        Arc::ptr_eq(self.provider.sandbox(), &settings.sandbox)
     }
 }
 
@@ -318,15 +225,9 @@ impl Drop for Active {
     }
 }
 
-/// Whether nodes and load balancers of the one are known as the other's.
-fn is_same_identity(one: &Info, other: &Info) -> bool {
-    let sorted = |info: &Info| {
-        let mut schemes = info.provider_id_schemes.clone();
-        schemes.sort_unstable();
-        schemes
-    };
-    one.name == other.name && sorted(one) == sorted(other)
-}
+/// The caller that prepares settings. It receives the means to commit them, and a confirmation when
+/// they are in force.
+type Proposer = oneshot::Sender<Result<oneshot::Sender<Done>, SandboxError>>;
 
 /// Settings that a slot can take up: every release that had to be asked was asked. Dropped, they
 /// change nothing.
@@ -334,7 +235,7 @@ fn is_same_identity(one: &Info, other: &Info) -> bool {
 /// While this lives, offers to the slot wait; calls go on.
 #[must_use = "nothing changes before the commit"]
 pub struct Reconfiguration {
-    decide: oneshot::Sender<oneshot::Sender<()>>,
+    decide: oneshot::Sender<Done>,
 }
 
 impl Reconfiguration {
@@ -465,7 +366,7 @@ impl Slot {
     ) -> Result<Reconfiguration, SandboxError> {
         self.name.as_ref().clone_into(&mut options.sandbox.name);
         let settings = Settings::new(&self.services, options)?;
-        let prepared = self.request(|reply| Request::Proposed { settings, earlier, reply }).await;
+        let prepared = self.request(|proposer| Request::Proposed { settings, earlier, proposer }).await;
         // Without an answer the slot is gone, and there is nothing to commit to.
         let decide = prepared.unwrap_or_else(|| Ok(oneshot::channel().0))?;
         Ok(Reconfiguration { decide })
@@ -477,7 +378,7 @@ impl Slot {
     }
 
     /// The answer to a request; none where the runtime ends, and the slot's task with it.
-    async fn request<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Option<T> {
+    async fn request<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request<Active>) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.inbox.send(Event::Request(request(reply))).await.ok()?;
         answer.await.ok()

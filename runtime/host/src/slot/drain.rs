@@ -1,5 +1,5 @@
-//! The end of the calls of a release that was replaced. A call that does not end in time is
-//! cancelled and repeated on the release that serves then.
+//! The end of the calls of a release that was replaced. A call that does not end in time
+//! ([`skysail_slot::Drain`]) is cancelled and repeated on the release that serves then.
 //!
 //! A call may take as long as its deadline, up to an hour, and holds its release for as long. Every
 //! function of the contract may be called again after a cancelled call, as after a restart of the
@@ -8,60 +8,9 @@
 //! New settings may withdraw egress rules and credentials, so calls under the old settings end
 //! earlier ([`SETTINGS`]).
 
-use std::time::Duration;
-
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use skysail_slot::{DRAIN, Release as _, SETTINGS};
 
 use super::{Active, Slot};
-
-/// How long calls may go on after their release was replaced.
-pub(super) const DRAIN: Duration = Duration::from_secs(30);
-
-/// How long calls may go on after their settings were replaced: most calls end in this time, and a
-/// withdrawn permission must not last.
-pub(super) const SETTINGS: Duration = Duration::from_secs(2);
-
-/// When calls have to have ended; none while new ones may begin.
-#[derive(Debug)]
-pub(crate) struct Drain(watch::Sender<Option<Instant>>);
-
-impl Drain {
-    pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(None))
-    }
-
-    /// No call begins any more; calls under way have so much time.
-    pub(super) fn begin(&self, time: Duration) {
-        self.0.send_replace(Some(Instant::now() + time));
-    }
-
-    /// The release serves (again).
-    pub(super) fn end(&self) {
-        self.0.send_replace(None);
-    }
-
-    /// Ends when the calls have to end.
-    async fn over(&self) {
-        let mut until = self.0.subscribe();
-        loop {
-            let end = *until.borrow_and_update();
-            let over = async {
-                match end {
-                    Some(end) => sleep_until(end).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = over => return,
-                // Never an error: this holds the sender.
-                _ = until.changed() => {}
-            }
-        }
-    }
-}
 
 impl Active {
     /// Ends when the calls of this release have to end: the release or its settings were replaced.
@@ -91,9 +40,9 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use skysail_provider::Code;
+    use skysail_slot::{DRAIN, SETTINGS};
     use tokio::{task::JoinSet, time};
 
-    use super::{DRAIN, SETTINGS};
     use crate::{
         Limits, SandboxOptions,
         slot::{

@@ -4,17 +4,15 @@
 use std::sync::Arc;
 
 use skysail_provider::{Info, Interface};
+use skysail_slot::{Component, Fault, Judge, Load, Loaded, Outcome, Proposal, Release as _, Wanted, is_same_identity};
 use tokio::sync::mpsc;
 
 use super::{
-    Active, CandidateStatus, Component, EarlierOffers, Living, Memory, Reason, Refusal, Settings, ShadowStatus,
-    SlotOptions, SlotServices, Stage,
-    event::{Event, Outcome, Proposal, Wanted},
-    is_same_identity,
-    shadow::shadow,
+    Active, CandidateStatus, Event, Living, Memory, Reason, Refusal, Settings, ShadowStatus, SlotOptions, SlotServices,
+    Stage, shadow::shadow,
 };
 use crate::{
-    Fault, Problem, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, Severity,
+    Problem, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, Severity,
     admission::RefusalCode,
     call::Failed,
     egress::Origin,
@@ -36,31 +34,10 @@ pub(super) struct Loader {
     pub(super) events: mpsc::WeakSender<Event>,
 }
 
-/// An offer that is to be loaded.
-pub(super) struct Load {
-    pub(super) number: u64,
-    pub(super) component: Component,
-    /// In force.
-    pub(super) settings: Settings,
-    /// Settings that the active release refused: tried first.
-    pub(super) wanted: Option<Settings>,
-    /// What serves.
-    pub(super) active: Option<Arc<Active>>,
-}
-
-/// What came of a load.
-pub(super) struct Loaded {
-    pub(super) result: Result<Arc<Active>, Refusal>,
-    /// How the release compares with the active one, where both were asked.
-    pub(super) shadow: Option<ShadowStatus>,
-    /// Why the wanted settings are not in force, where there are some.
-    pub(super) wanted: Option<Refusal>,
-}
-
-impl Load {
-    pub(super) async fn run(self, loader: &Loader) -> Loaded {
-        let Self { number, component, settings, wanted, active } = &self;
-        let attempt = |settings| Attempt::new(loader, *number, settings, active.as_deref(), component);
+impl Loader {
+    pub(super) async fn load(&self, load: Load<Active>) -> Loaded<Active> {
+        let Load { number, component, settings, wanted, active } = &load;
+        let attempt = |settings| Attempt::new(self, *number, settings, active.as_deref(), component);
         let mut refused = None;
         if let Some(wanted) = wanted {
             // The active release has another cloud-config, so that the answers may differ.
@@ -73,27 +50,13 @@ impl Load {
         let result = attempt.run(Compared::Yes).await;
         Loaded { result, shadow: attempt.shadow, wanted: refused }
     }
-}
 
-/// New settings that are to be judged.
-pub(super) struct Judge {
-    pub(super) number: u64,
-    pub(super) settings: Settings,
-    pub(super) earlier: EarlierOffers,
-    /// What serves.
-    pub(super) active: Option<Arc<Active>>,
-    /// Tried where the active release refuses the settings.
-    pub(super) newest: Option<Component>,
-    pub(super) config_in_force: String,
-}
-
-impl Judge {
-    pub(super) async fn run(self, loader: &Loader) -> Result<Box<Proposal>, SandboxError> {
-        let Self { number, settings, earlier, active, newest, config_in_force } = self;
+    pub(super) async fn judge(&self, judge: Judge<Active>) -> Result<Box<Proposal<Active>>, SandboxError> {
+        let Judge { number, settings, earlier, active, newest, in_force } = judge;
         let proposal = |settings, outcome| Ok(Box::new(Proposal { settings, earlier, outcome }));
         let Some(active) = active else { return proposal(settings, Outcome::Empty) };
         let load = async |settings: &Settings, component: &Component| {
-            Attempt::new(loader, number, settings, Some(&*active), component).run(Compared::No).await
+            Attempt::new(self, number, settings, Some(&*active), component).run(Compared::No).await
         };
         let refusal = match load(&settings, &active.component).await {
             Ok(release) => return proposal(settings, Outcome::Serves(release)),
@@ -108,15 +71,16 @@ impl Judge {
             && let Some(release) = unasked(&active, &settings.sandbox)
         {
             tracing::warn!(
-                provider.name = %loader.name,
+                provider.name = %self.name,
                 code = refusal.code,
                 "the active release could not be asked about the new settings, which come into force all the same: {refusal}"
             );
             return proposal(settings, Outcome::Serves(release));
         }
-        if config_in_force != settings.options.sandbox.config {
-            let sandbox = SandboxOptions { config: config_in_force, ..settings.options.sandbox.clone() };
-            let kept = Settings::new(&loader.services, SlotOptions { sandbox, ..(*settings.options).clone() })?;
+        let config = &in_force.options.sandbox.config;
+        if *config != settings.options.sandbox.config {
+            let sandbox = SandboxOptions { config: config.clone(), ..settings.options.sandbox.clone() };
+            let kept = Settings::new(&self.services, SlotOptions { sandbox, ..(*settings.options).clone() })?;
             if let Ok(release) = load(&kept, &active.component).await {
                 return proposal(kept, Outcome::KeepsConfig(release, Wanted { settings, refusal }));
             }
@@ -162,7 +126,7 @@ impl<'a> Attempt<'a> {
         active: Option<&'a Active>,
         component: &'a Component,
     ) -> Self {
-        let candidate = component.at(Stage::Offered);
+        let candidate = CandidateStatus::new(component, Stage::Offered);
         Self { loader, number, settings, active, component, candidate, shadow: None }
     }
 
@@ -254,9 +218,9 @@ impl<'a> Attempt<'a> {
         }
         compiled.map_err(|error| {
             let reason = match &error {
-                CompileError::NotAdmitted { refusals } => {
-                    Reason::Admission(refusals.first().map_or(RefusalCode::Malformed, |refusal| refusal.code))
-                }
+                CompileError::NotAdmitted { refusals } => Reason::Admission(
+                    refusals.first().map_or(RefusalCode::Malformed, |refusal| refusal.code).category(),
+                ),
                 CompileError::Limit { .. } if error.is_of_the_component() => Reason::CompileLimit,
                 CompileError::Refused { .. } | CompileError::TooDeep | CompileError::Crashed { .. } => {
                     Reason::CompileFailed

@@ -25,13 +25,13 @@ use skysail_provider::{
     Call, Code, Detail, Error, Instance, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, NodeSet,
     OwnedLoadBalancer, Route, Service, text::one_line,
 };
+use skysail_slot::{Fault, OnDifference, Reason, ShadowOptions, ShadowStatus};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout_at},
 };
 
-use super::{Reason, ShadowStatus};
-use crate::{Fault, SandboxedProvider, fault};
+use crate::{SandboxedProvider, fault};
 
 #[cfg(test)]
 mod tests;
@@ -47,22 +47,6 @@ const TOLD_MAX: usize = 5;
 
 /// Longest answer that is reported, in bytes.
 const ANSWER_BYTES_MAX: usize = 300;
-
-/// The shadow phase of a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ShadowOptions {
-    /// What follows from a difference.
-    pub on_difference: OnDifference,
-}
-
-/// What follows from a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OnDifference {
-    /// The status, the log and the metrics tell it; the release goes on.
-    Report,
-    /// The release is refused.
-    Refuse,
-}
 
 /// What the controllers asked lately; kept only where the settings have a shadow phase.
 #[derive(Default)]

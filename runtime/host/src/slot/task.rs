@@ -8,21 +8,15 @@ use std::{
 
 use arc_swap::ArcSwap;
 use futures::{FutureExt as _, future::BoxFuture};
+use skysail_slot::{DRAIN, Effect, Place, Release as _, Report, Request, Routing, SETTINGS};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{
-    Living, Routing, ShadowStatus, Slot, SlotMetrics, SlotStatus,
-    drain::{DRAIN, SETTINGS},
-    event::{Effect, Event, Place, Report, Request},
-    load::Loader,
-    state::State,
-    trial::Trial,
-};
+use super::{Active, Event, Living, ShadowStatus, Slot, SlotMetrics, SlotStatus, State, load::Loader};
 
 /// See the module.
 pub(super) struct Task {
     inbox: mpsc::Receiver<Event>,
-    routing: Arc<ArcSwap<Routing>>,
+    routing: Arc<ArcSwap<Routing<Active>>>,
     status: Arc<watch::Sender<SlotStatus>>,
     living: Arc<Living>,
     loader: Arc<Loader>,
@@ -89,29 +83,36 @@ impl Task {
         }
     }
 
-    fn run_effect(&mut self, effect: Effect) {
+    fn run_effect(&mut self, effect: Effect<Active>) {
         let loader = Arc::clone(&self.loader);
         match effect {
             Effect::StopWork => self.work = None,
             Effect::Load(load) => {
                 let number = load.number;
-                self.work = Some(async move { Event::Loaded { number, loaded: load.run(&loader).await } }.boxed());
+                self.work = Some(async move { Event::Loaded { number, loaded: loader.load(*load).await } }.boxed());
             }
-            Effect::Judge(judge, mut reply) => {
+            Effect::Judge(judge, mut proposer) => {
                 let number = judge.number;
                 let work = async move {
                     let judged = tokio::select! {
-                        judged = judge.run(&loader) => judged,
-                        () = reply.closed() => return Event::Abandoned { number },
+                        judged = loader.judge(*judge) => judged,
+                        () = proposer.closed() => return Event::Abandoned { number },
                     };
-                    Event::Judged { number, judged, reply }
+                    match judged {
+                        Ok(proposal) => Event::Judged { number, proposal, proposer },
+                        Err(error) => {
+                            // The caller may be gone.
+                            drop(proposer.send(Err(error)));
+                            Event::Abandoned { number }
+                        }
+                    }
                 };
                 self.work = Some(work.boxed());
             }
-            Effect::AwaitCommit(number, reply) => {
+            Effect::AwaitCommit(number, proposer) => {
                 let (decide, decided) = oneshot::channel();
                 // An error is a caller that is gone, and `decide` with it.
-                drop(reply.send(Ok(decide)));
+                drop(proposer.send(Ok(decide)));
                 let work = decided.map(move |decided| match decided {
                     Ok(done) => Event::Committed { number, done },
                     Err(_dropped) => Event::Abandoned { number },
@@ -121,10 +122,10 @@ impl Task {
             Effect::Undrain(release) => release.drain.end(),
             Effect::Route(routing) => self.routing.store(Arc::new(routing)),
             Effect::Drain(release) => release.drain.begin(DRAIN),
-            Effect::Retire(sandbox) => sandbox.drain().begin(SETTINGS),
+            Effect::Retire(settings) => settings.sandbox.drain().begin(SETTINGS),
             Effect::Watch(place, watch) => {
                 let trial = watch.map(|watch| {
-                    let (number, trial) = (watch.number, Trial::new(&watch));
+                    let (number, trial) = (watch.number, watch.trial());
                     trial.end().map(move |result| Event::Request(Request::TrialEnded { number, result })).boxed()
                 });
                 match place {
@@ -142,7 +143,6 @@ impl Task {
                 self.publish(*status);
             }
             // Nobody may be waiting any more for one of these.
-            Effect::Reject(reply, error) => drop(reply.send(Err(error))),
             Effect::Answer(reply, answer) => drop(reply.send(answer)),
             Effect::Confirm(done) => drop(done.send(())),
         }
@@ -164,7 +164,7 @@ impl Task {
         });
     }
 
-    fn count(&self, report: &Report) {
+    fn count(&self, report: &Report<Active>) {
         let (metrics, name) = (&self.metrics, &*self.loader.name);
         match report {
             Report::Active(_) => metrics.swapped(name),
@@ -188,7 +188,7 @@ impl Drop for Task {
     }
 }
 
-fn log(name: &str, report: &Report) {
+fn log(name: &str, report: &Report<Active>) {
     macro_rules! line {
         ($level:ident, $refusal:ident, $text:literal) => {
             tracing::$level!(

@@ -11,7 +11,8 @@ use crate::{
 const EDGES: &[(&str, &[&str])] = &[
     ("runtime/provider/", &[]),
     ("runtime/egress/", &["skysail-provider"]),
-    ("runtime/host/", &["skysail-egress", "skysail-provider"]),
+    ("runtime/slot/", &["skysail-provider"]),
+    ("runtime/host/", &["skysail-egress", "skysail-provider", "skysail-slot"]),
     ("runtime/sources/", &["skysail-egress", "skysail-provider"]),
     ("runtime/controllers/", &["skysail-provider"]),
     ("runtime/election/", &["skysail-provider"]),
@@ -49,6 +50,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "tests/",
         &[
             "skysail-provider",
+            "skysail-slot",
             "skysail-host",
             "skysail-sources",
             "skysail-controllers",
@@ -79,6 +81,10 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("skysail-egress", "wasmtime*", ""),
     ("skysail-egress", "wit-*", ""),
     ("skysail-egress", "reqwest", ""),
+    ("skysail-slot", "kube*", ""),
+    ("skysail-slot", "k8s-openapi", ""),
+    ("skysail-slot", "wasmtime*", ""),
+    ("skysail-slot", "wit-*", ""),
     ("skysail-host", "kube*", ""),
     ("skysail-host", "k8s-openapi", ""),
     ("skysail-sources", "wasmtime*", ""),

@@ -3,10 +3,10 @@
 use expect_test::{Expect, expect};
 use skysail_provider::{Call, LoadBalancerInventory as _, Service};
 
-use super::{Memory, OnDifference, SERVICES_MAX, ShadowOptions};
+use super::{Memory, SERVICES_MAX};
 use crate::{
     slot::{
-        Offered, RolloutOptions, ShadowStatus, Slot, SlotOptions,
+        Offered, OnDifference, RolloutOptions, ShadowOptions, ShadowStatus, Slot, SlotOptions,
         tests::{check, offer, options, reconfigure, services, version},
     },
     test_guest::{GUEST, Guest, Inventory, component},

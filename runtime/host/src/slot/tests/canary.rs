@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use expect_test::expect;
 use skysail_provider::{Call, Clusters as _, Code, Detail, Instances as _, Node, NodeSet, ObjectReference};
+use skysail_slot::{SETTINGS, is_in_share};
 
 use super::{check, offer, options, reconfigure, services, until, version};
 use crate::{
-    slot::{CanaryOptions, Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions, drain::SETTINGS, is_in_share},
+    slot::{CanaryOptions, Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions},
     test_guest::{
         CHOOSY, GUEST, Guest,
         Instances::{NotFound, Trap},

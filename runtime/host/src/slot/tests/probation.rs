@@ -4,75 +4,17 @@ use std::time::Duration;
 
 use expect_test::expect;
 use skysail_provider::{Call, Clusters as _, Code, ObjectReference};
+use skysail_slot::SAMPLE;
 use tokio::time;
 
 use super::{check, offer, options, reconfigure, services, until, version};
 use crate::{
-    Fault, Limits, Outcome, SandboxOptions,
-    slot::{
-        CanaryOptions, Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions, SlotStatus,
-        trial::{Breach, LONGEST, SAMPLE, Verdict, judge},
-    },
+    Fault, Limits, SandboxOptions,
+    slot::{CanaryOptions, Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions, SlotStatus},
     test_guest::{GUEST, Guest, INTERNAL, Master, PICKY, UNAVAILABLE, component},
-    vitals::{Broken, Counts},
 };
 
 const WATCHED: ProbationOptions = ProbationOptions { calls: 5, time: Duration::from_secs(60) };
-
-// === the rule ===
-
-fn counts(ended: u64, failed: u64, broken: u64) -> Counts {
-    Counts { ended, failed, broken }
-}
-
-fn judged(now: Counts, before: Counts, seconds: u64) -> Verdict {
-    let broken = Broken { code: Code::Trapped, account: "f: trapped".to_owned() };
-    judge(WATCHED, (now, (now.broken > 0).then_some(broken)), before, Duration::from_secs(seconds))
-}
-
-fn is_failed(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Failed(_))
-}
-
-#[test]
-fn a_release_bears_out_by_calls_and_time_or_by_long_time_alone() {
-    let (nothing, sound) = (counts(0, 0, 0), counts(100, 0, 0));
-    assert_eq!(judged(counts(1000, 0, 0), sound, 59), Verdict::Open);
-    assert_eq!(judged(counts(4, 0, 0), sound, 60), Verdict::Open);
-    assert_eq!(judged(counts(5, 0, 0), sound, 60), Verdict::Passed);
-    assert_eq!(judged(nothing, sound, 60 * u64::from(LONGEST) - 1), Verdict::Open);
-    assert_eq!(judged(nothing, sound, 60 * u64::from(LONGEST)), Verdict::Passed);
-}
-
-#[test]
-fn one_broken_call_is_enough_where_the_predecessor_had_none() {
-    assert!(is_failed(&judged(counts(1, 1, 1), counts(0, 0, 0), 0)));
-    assert!(is_failed(&judged(counts(10_000, 1, 1), counts(3, 0, 0), 59)));
-}
-
-#[test]
-fn a_release_that_breaks_no_oftener_than_twice_its_predecessor_stays() {
-    let before = counts(100, 10, 10);
-    assert_eq!(judged(counts(1, 1, 1), before, 0), Verdict::Open, "no sample");
-    assert_eq!(judged(counts(SAMPLE, 4, 4), before, 0), Verdict::Open);
-    assert!(is_failed(&judged(counts(SAMPLE, 5, 5), before, 0)));
-}
-
-#[test]
-fn errors_count_against_the_predecessors_share() {
-    let before = counts(100, 10, 0);
-    assert_eq!(judged(counts(SAMPLE, 7, 0), before, 0), Verdict::Open, "a quarter above a tenth");
-    let failed = judged(counts(SAMPLE, 8, 0), before, 0);
-    assert_eq!(failed, Verdict::Failed(Breach::Errors { share: 0.4, before: 0.1 }));
-    assert_eq!(judged(counts(SAMPLE - 1, SAMPLE - 1, 0), before, 0), Verdict::Open, "no sample");
-    assert_eq!(
-        judged(counts(SAMPLE, SAMPLE, 0), counts(SAMPLE - 1, 0, 0), 0),
-        Verdict::Open,
-        "nothing to compare with"
-    );
-}
-
-// === in a slot ===
 
 fn watched(fuel: u64) -> SlotOptions {
     let SlotOptions { sandbox, .. } = options("");
@@ -305,14 +247,14 @@ async fn a_cloud_that_is_away_costs_no_release_its_place() {
 /// an hour ago and fails now is one.
 #[tokio::test(start_paused = true)]
 async fn a_release_is_compared_with_what_its_predecessor_did_in_the_last_minutes() {
-    let failed = Outcome::Failed { code: Code::Internal, message: String::new() };
     for (fails_now, stays) in [(false, false), (true, true)] {
         let slot = watched_slot();
         offer(&slot, &sound("1")).await.unwrap();
         let before = slot.routing.load().active.clone().unwrap();
         let note = |fails: bool| {
-            let (outcome, fault) = if fails { (&failed, Some(Fault::Release)) } else { (&Outcome::Ok, None) };
-            before.provider.release().vitals().note("f", outcome, fault);
+            let (result, fault) =
+                if fails { (Err((Code::Internal, "")), Some(Fault::Release)) } else { (Ok(()), None) };
+            before.provider.release().vitals().note("f", result, fault);
         };
         (0..10 * SAMPLE).for_each(|_| note(!fails_now));
         time::advance(WATCHED.time * 60).await;

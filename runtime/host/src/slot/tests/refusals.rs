@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use bytes::Bytes;
 use expect_test::expect;
 use skysail_provider::{Call, Clusters as _, LoadBalancerInventory, ObjectReference};
+use skysail_slot::SAMPLE;
 use tempfile::TempDir;
 
 use super::{offer, options, services, until};
@@ -16,7 +17,7 @@ use crate::{
     },
     slot::{
         CanaryOptions, OnDifference, ProbationOptions, Refusal, RolloutOptions, Settings, ShadowOptions, Slot,
-        SlotOptions, SlotServices, trial::SAMPLE,
+        SlotOptions, SlotServices,
     },
     test_guest::{CHOOSY, GUEST, Guest, INTERNAL, Instances, Inventory, Master, component},
 };

@@ -1,4 +1,4 @@
-//! Counts of how the calls of one release ended. A trial (`slot::trial`) decides by these counts
+//! Counts of how the calls of one release ended. A trial (`trial`) decides by these counts
 //! whether the release may stay.
 
 use std::{
@@ -13,7 +13,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{Fault, Outcome};
+use crate::Fault;
 
 /// The length of the longest account of a broken call, in bytes.
 const ACCOUNT_BYTES_MAX: usize = 300;
@@ -24,17 +24,18 @@ const BUCKET: Duration = Duration::from_secs(15);
 /// Buckets of the history: an hour of a busy release, in some 10 KiB.
 const BUCKETS_MAX: usize = 240;
 
-/// Calls by how they ended. A call counts only where its end is evidence about the release: a call
-/// that was cancelled or fenced, or that failed by a fault of the machine, the cloud or the
-/// operator, does not count.
+/// Calls by how they ended.
+///
+/// A call counts only where its end is evidence about the release: a call that was cancelled or
+/// fenced, or that failed by a fault of the machine, the cloud or the operator, does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// All calls that count.
-    pub(crate) ended: u64,
+    pub ended: u64,
     /// The calls among them that failed by a fault of the release, broken ones included.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// The calls among them that ended by a trap or a limit.
-    pub(crate) broken: u64,
+    pub broken: u64,
 }
 
 impl Counts {
@@ -50,15 +51,16 @@ impl Counts {
 
 /// A call that ended by a trap or a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
-    pub(crate) code: Code,
+pub struct Broken {
+    /// [`Code::Trapped`] or [`Code::LimitExceeded`].
+    pub code: Code,
     /// Function and message, one line.
-    pub(crate) account: String,
+    pub account: String,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Vitals {
+pub struct Vitals {
     seen: Mutex<History>,
     changed: Notify,
 }
@@ -73,10 +75,11 @@ struct History {
 }
 
 impl Vitals {
-    pub(crate) fn note(&self, function: &str, outcome: &Outcome, fault: Option<Fault>) {
-        let failed = match (outcome, fault) {
-            (Outcome::Cancelled | Outcome::Failed { code: Code::NotLeading, .. }, _)
-            | (_, Some(Fault::Machine | Fault::Cloud | Fault::Operator)) => return,
+    /// A call ended: well, or with this code and message by this fault. A cancelled call has not
+    /// ended.
+    pub fn note(&self, function: &str, result: Result<(), (Code, &str)>, fault: Option<Fault>) {
+        let failed = match (result, fault) {
+            (Err((Code::NotLeading, _)), _) | (_, Some(Fault::Machine | Fault::Cloud | Fault::Operator)) => return,
             (_, fault) => fault.is_some(),
         };
         {
@@ -90,16 +93,17 @@ impl Vitals {
             }
             counts.ended += 1;
             counts.failed += u64::from(failed);
-            if failed && let Outcome::Failed { code: code @ (Code::Trapped | Code::LimitExceeded), message } = outcome {
+            if failed && let Err((code @ (Code::Trapped | Code::LimitExceeded), message)) = result {
                 counts.broken += 1;
                 let account = one_line(&format!("{function}: {message}"), ACCOUNT_BYTES_MAX);
-                *broken = Some(Broken { code: *code, account });
+                *broken = Some(Broken { code, account });
             }
         }
         self.changed.notify_waiters();
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    /// All calls until now.
+    pub fn counts(&self) -> Counts {
         self.seen().counts
     }
 
@@ -132,10 +136,10 @@ mod tests {
     use tokio::time::{Instant, advance};
 
     use super::{BUCKET, BUCKETS_MAX, Counts, Vitals};
-    use crate::{Fault, Outcome};
+    use crate::Fault;
 
-    fn failed(code: Code) -> Outcome {
-        Outcome::Failed { code, message: String::new() }
+    const fn failed(code: Code) -> Result<(), (Code, &'static str)> {
+        Err((code, ""))
     }
 
     #[tokio::test(start_paused = true)]
@@ -143,10 +147,10 @@ mod tests {
         let vitals = Vitals::default();
         let began = Instant::now();
         for _ in 0..2 * BUCKETS_MAX {
-            vitals.note("f", &failed(Code::Trapped), Some(Fault::Release));
+            vitals.note("f", failed(Code::Trapped), Some(Fault::Release));
             advance(BUCKET).await;
         }
-        vitals.note("f", &Outcome::Ok, None);
+        vitals.note("f", Ok(()), None);
         let now = Instant::now();
         let window = |time| vitals.counts().since(vitals.counts_at(now - time));
         assert_eq!(window(Duration::ZERO), Counts { ended: 1, failed: 0, broken: 0 });
@@ -159,14 +163,13 @@ mod tests {
     fn a_call_that_failed_by_no_fault_of_the_release_is_not_counted() {
         let vitals = Vitals::default();
         for fault in [Fault::Machine, Fault::Cloud, Fault::Operator] {
-            vitals.note("f", &failed(Code::Internal), Some(fault));
+            vitals.note("f", failed(Code::Internal), Some(fault));
         }
-        vitals.note("f", &failed(Code::NotLeading), None);
-        vitals.note("f", &Outcome::Cancelled, None);
+        vitals.note("f", failed(Code::NotLeading), None);
         assert_eq!(vitals.counts(), Counts::default());
-        vitals.note("f", &failed(Code::DeadlineExceeded), Some(Fault::Release));
+        vitals.note("f", failed(Code::DeadlineExceeded), Some(Fault::Release));
         assert_eq!(vitals.counts(), Counts { ended: 1, failed: 1, broken: 0 });
-        vitals.note("f", &failed(Code::NotFound), None);
+        vitals.note("f", failed(Code::NotFound), None);
         assert_eq!(vitals.counts(), Counts { ended: 2, failed: 1, broken: 0 });
     }
 }

@@ -17,7 +17,7 @@
 //! A release on probation that fails is rolled back: its predecessor, which was kept, serves again.
 //! A canary that fails serves no more; one that passes serves all objects. The digest of a release
 //! that failed is quarantined, whatever the settings: only another release, a person who asks for
-//! it ([`super::Slot::ask_again`]), or a restart of a manager that keeps no record of it ends that.
+//! it ([`crate::Told::Asked`]), or a restart of a manager that keeps no record of it ends that.
 //! The predecessor of a release that comes while another one is on probation is the last one that
 //! passed. New settings end a trial: a predecessor has the old settings, and must not serve again
 //! with their permissions.
@@ -27,44 +27,19 @@ use std::{fmt, sync::Arc, time::Duration};
 use skysail_provider::Code;
 use tokio::time::Instant;
 
-use super::{Active, Reason, event::Watch};
-use crate::vitals::{Broken, Counts, Vitals};
+use crate::{Broken, Counts, ProbationOptions, Reason, Vitals};
 
 /// A share of fewer calls proves nothing.
-pub(super) const SAMPLE: u64 = 20;
+pub const SAMPLE: u64 = 20;
 
 /// How much the error rate may exceed the predecessor's: clouds fail more at some times.
 const ERRORS_BEYOND: f64 = 0.25;
 
 /// A release that gets too few calls has passed after so many times its time.
-pub(super) const LONGEST: u32 = 12;
-
-/// How long a new release is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ProbationOptions {
-    /// So many calls of the release have to end.
-    pub calls: u64,
-    /// And so much time has to pass; twelve times as much is enough in any case.
-    pub time: Duration,
-}
-
-impl ProbationOptions {
-    pub(super) fn time_ms(self) -> u64 {
-        u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// A new release serves a share of the objects for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CanaryOptions {
-    /// The share: 1 to 99.
-    pub percent: u8,
-    /// How long.
-    pub watched: ProbationOptions,
-}
+pub const LONGEST: u32 = 12;
 
 /// One release that is watched. It holds no memory of the release.
-pub(super) struct Trial {
+pub struct Trial {
     release: Arc<Vitals>,
     predecessor: Arc<Vitals>,
     /// The calls of each before the window, of the release and of the predecessor: those of the
@@ -76,7 +51,7 @@ pub(super) struct Trial {
 
 /// The result of one comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
+enum Verdict {
     Open,
     Passed,
     Failed(Breach),
@@ -84,15 +59,22 @@ pub(super) enum Verdict {
 
 /// Why a release failed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Breach {
+pub enum Breach {
     /// A call broke.
     Broken(Broken),
-    /// Too many errors: the share of the release and that of its predecessor.
-    Errors { share: f64, before: f64 },
+    /// Too many errors: shares of all calls.
+    Errors {
+        /// Of the release.
+        share: f64,
+        /// Of its predecessor.
+        before: f64,
+    },
 }
 
 impl Breach {
-    pub(super) const fn reason(&self) -> Reason {
+    /// The reason of the refusal.
+    #[must_use]
+    pub const fn reason(&self) -> Reason {
         match self {
             Self::Broken(Broken { code: Code::LimitExceeded, .. }) => Reason::ProbationLimit,
             Self::Broken(_) => Reason::ProbationTrap,
@@ -113,17 +95,21 @@ impl fmt::Display for Breach {
 }
 
 impl Trial {
-    pub(super) fn new(Watch { release, predecessor, options, beside, .. }: &Watch) -> Self {
-        let vitals = |release: &Active| Arc::clone(release.provider.release().vitals());
-        let (release, predecessor, began) = (vitals(release), vitals(predecessor), Instant::now());
-        let window = if *beside { Duration::ZERO } else { options.time };
+    /// The trial begins now. `beside`: the predecessor goes on to serve other objects.
+    #[must_use]
+    pub fn new(release: &Arc<Vitals>, predecessor: &Arc<Vitals>, options: ProbationOptions, beside: bool) -> Self {
+        let began = Instant::now();
+        let window = if beside { Duration::ZERO } else { options.time };
         let earlier = began.checked_sub(window).map_or_else(Counts::default, |start| predecessor.counts_at(start));
         let earlier = [release.counts(), earlier];
-        Self { release, predecessor, earlier, options: *options, began }
+        Self { release: Arc::clone(release), predecessor: Arc::clone(predecessor), earlier, options, began }
     }
 
     /// Waits until the release has passed or failed.
-    pub(super) async fn end(self) -> Result<(), Breach> {
+    ///
+    /// # Errors
+    /// [`Breach`]: the release has failed.
+    pub async fn end(self) -> Result<(), Breach> {
         let Self { release, predecessor, earlier: [earlier, earlier_before], options, began } = self;
         loop {
             let changed = release.changed();
@@ -145,7 +131,7 @@ impl Trial {
     }
 }
 
-pub(super) fn judge(
+fn judge(
     options: ProbationOptions,
     (now, broken): (Counts, Option<Broken>),
     before: Counts,
@@ -168,4 +154,67 @@ pub(super) fn judge(
 #[expect(clippy::cast_precision_loss, reason = "a share of counts of calls")]
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use skysail_provider::Code;
+
+    use super::{Breach, LONGEST, SAMPLE, Verdict, judge};
+    use crate::{Broken, Counts, ProbationOptions};
+
+    const WATCHED: ProbationOptions = ProbationOptions { calls: 5, time: Duration::from_secs(60) };
+
+    fn counts(ended: u64, failed: u64, broken: u64) -> Counts {
+        Counts { ended, failed, broken }
+    }
+
+    fn judged(now: Counts, before: Counts, seconds: u64) -> Verdict {
+        let broken = Broken { code: Code::Trapped, account: "f: trapped".to_owned() };
+        judge(WATCHED, (now, (now.broken > 0).then_some(broken)), before, Duration::from_secs(seconds))
+    }
+
+    fn is_failed(verdict: &Verdict) -> bool {
+        matches!(verdict, Verdict::Failed(_))
+    }
+
+    #[test]
+    fn a_release_bears_out_by_calls_and_time_or_by_long_time_alone() {
+        let (nothing, sound) = (counts(0, 0, 0), counts(100, 0, 0));
+        assert_eq!(judged(counts(1000, 0, 0), sound, 59), Verdict::Open);
+        assert_eq!(judged(counts(4, 0, 0), sound, 60), Verdict::Open);
+        assert_eq!(judged(counts(5, 0, 0), sound, 60), Verdict::Passed);
+        assert_eq!(judged(nothing, sound, 60 * u64::from(LONGEST) - 1), Verdict::Open);
+        assert_eq!(judged(nothing, sound, 60 * u64::from(LONGEST)), Verdict::Passed);
+    }
+
+    #[test]
+    fn one_broken_call_is_enough_where_the_predecessor_had_none() {
+        assert!(is_failed(&judged(counts(1, 1, 1), counts(0, 0, 0), 0)));
+        assert!(is_failed(&judged(counts(10_000, 1, 1), counts(3, 0, 0), 59)));
+    }
+
+    #[test]
+    fn a_release_that_breaks_no_oftener_than_twice_its_predecessor_stays() {
+        let before = counts(100, 10, 10);
+        assert_eq!(judged(counts(1, 1, 1), before, 0), Verdict::Open, "no sample");
+        assert_eq!(judged(counts(SAMPLE, 4, 4), before, 0), Verdict::Open);
+        assert!(is_failed(&judged(counts(SAMPLE, 5, 5), before, 0)));
+    }
+
+    #[test]
+    fn errors_count_against_the_predecessors_share() {
+        let before = counts(100, 10, 0);
+        assert_eq!(judged(counts(SAMPLE, 7, 0), before, 0), Verdict::Open, "a quarter above a tenth");
+        let failed = judged(counts(SAMPLE, 8, 0), before, 0);
+        assert_eq!(failed, Verdict::Failed(Breach::Errors { share: 0.4, before: 0.1 }));
+        assert_eq!(judged(counts(SAMPLE - 1, SAMPLE - 1, 0), before, 0), Verdict::Open, "no sample");
+        assert_eq!(
+            judged(counts(SAMPLE, SAMPLE, 0), counts(SAMPLE - 1, 0, 0), 0),
+            Verdict::Open,
+            "nothing to compare with"
+        );
+    }
 }

@@ -1,9 +1,9 @@
 //! The types in which a slot tells about itself.
 
 use serde::Serialize;
+use skysail_provider::Info;
 
-use super::{Active, CanaryOptions, ProbationOptions, Stage};
-use crate::admission::{CONTRACT_VERSION, RefusalCode};
+use crate::{CanaryOptions, Component, ProbationOptions, Release, Stage};
 
 /// What a slot is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -157,10 +157,10 @@ pub struct Refusal {
     /// things are wrong.
     pub reason: String,
     /// Whether the same bytes with the same settings will be refused again. Otherwise the fault is
-    /// the machine's or the cloud's, and [`super::Slot::retry`] tries the release again.
+    /// the machine's or the cloud's, and [`crate::Request::Retry`] tries the release again.
     pub lasting: bool,
     /// Whether the release had been tried once more because a person asked for it
-    /// ([`super::Slot::ask_again`]). This is not done twice.
+    /// ([`crate::Told::Asked`]). This is not done twice.
     pub retried: bool,
 }
 
@@ -175,8 +175,8 @@ impl Refusal {
 /// Why a release does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The file is not a component of the contract.
-    Admission(RefusalCode),
+    /// The file is not a component of the contract; with the category of the admission's code.
+    Admission(&'static str),
     /// Reading and compiling the component met a limit.
     CompileLimit,
     /// The compiler refused the component, or the compile jail's child crashed.
@@ -220,7 +220,7 @@ impl Reason {
     #[must_use]
     pub const fn category(self) -> &'static str {
         match self {
-            Self::Admission(code) => code.category(),
+            Self::Admission(category) => category,
             Self::CompileLimit => "CompileLimit",
             Self::CompileFailed => "CompileFailed",
             Self::CompileUnavailable => "CompileUnavailable",
@@ -242,38 +242,47 @@ impl Reason {
     }
 }
 
-impl Active {
+impl ActiveStatus {
     /// `swap`: the number of the swap that made it active.
-    pub(super) fn status(&self, swap: u64) -> ActiveStatus {
-        ActiveStatus {
+    pub(crate) fn new<R: Release>(release: &R, swap: u64) -> Self {
+        let Info { name, version, provider_id_schemes, .. } = release.info().clone();
+        Self {
             swap,
-            digest: self.digest().to_owned(),
-            origin: self.component.offer.origin.clone(),
-            name: self.info.name.clone(),
-            version: self.info.version.clone(),
-            contract: CONTRACT_VERSION,
-            interfaces: self.interfaces.iter().map(|interface| interface.name()).collect(),
-            provider_id_schemes: self.info.provider_id_schemes.clone(),
+            digest: release.digest().to_owned(),
+            origin: release.component().offer.origin.clone(),
+            name,
+            version,
+            contract: R::CONTRACT,
+            interfaces: release.interfaces().iter().map(|interface| interface.name()).collect(),
+            provider_id_schemes,
             since_ms: 0,
         }
     }
 }
 
 impl ProbationStatus {
-    pub(super) fn new(predecessor: &str, watched: ProbationOptions) -> Self {
-        Self { predecessor: predecessor.to_owned(), calls: watched.calls, time_ms: watched.time_ms() }
+    pub(crate) fn new(predecessor: &impl Release, watched: ProbationOptions) -> Self {
+        Self { predecessor: predecessor.digest().to_owned(), calls: watched.calls, time_ms: watched.time_ms() }
     }
 }
 
 impl CanaryStatus {
-    pub(super) fn new(release: &Active, CanaryOptions { percent, watched }: CanaryOptions) -> Self {
+    pub(crate) fn new(release: &impl Release, CanaryOptions { percent, watched }: CanaryOptions) -> Self {
         Self {
             digest: release.digest().to_owned(),
-            origin: release.component.offer.origin.clone(),
-            version: release.info.version.clone(),
+            origin: release.component().offer.origin.clone(),
+            version: release.info().version.clone(),
             percent,
             calls: watched.calls,
             time_ms: watched.time_ms(),
         }
+    }
+}
+
+impl CandidateStatus {
+    /// The component at this stage.
+    #[must_use]
+    pub fn new(component: &Component, stage: Stage) -> Self {
+        Self { digest: component.digest.to_string(), origin: component.offer.origin.clone(), stage }
     }
 }

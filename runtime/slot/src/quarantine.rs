@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::Refusal;
+use crate::Refusal;
 
 /// Digests remembered. An author who saves a broken file again and again has the newest of them
 /// refused at once; an older one is judged again.
@@ -11,32 +11,32 @@ const ENTRIES_MAX: usize = 32;
 
 /// The oldest refusal goes first; those of rolled-back releases go last.
 #[derive(Default)]
-pub(super) struct Quarantine(VecDeque<Refusal>);
+pub(crate) struct Quarantine(VecDeque<Refusal>);
 
 impl Quarantine {
-    pub(super) fn get(&self, digest: &str) -> Option<&Refusal> {
+    pub(crate) fn get(&self, digest: &str) -> Option<&Refusal> {
         self.0.iter().find(|refusal| refusal.digest == digest)
     }
 
     /// Other settings may make a release acceptable. A rolled-back release was judged by its calls,
     /// and stays.
-    pub(super) fn settings_changed(&mut self) {
+    pub(crate) fn settings_changed(&mut self) {
         self.0.retain(Refusal::was_taken_back);
     }
 
     /// The release passed probation.
-    pub(super) fn forget(&mut self, digest: &str) {
+    pub(crate) fn forget(&mut self, digest: &str) {
         self.0.retain(|refusal| refusal.digest != digest);
     }
 
     /// A person asks for another release: each may be tried once more again.
-    pub(super) fn asked_anew(&mut self) {
+    pub(crate) fn asked_anew(&mut self) {
         self.0.iter_mut().for_each(|refusal| refusal.retried = false);
     }
 
     /// A rolled-back release keeps its refusal. A later refusal before it serves is a try all the
     /// same.
-    pub(super) fn put(&mut self, refusal: &Refusal) {
+    pub(crate) fn put(&mut self, refusal: &Refusal) {
         let known = self.0.iter_mut().find(|known| known.digest == refusal.digest && known.was_taken_back());
         if let Some(known) = known
             && !refusal.was_taken_back()
@@ -58,7 +58,7 @@ impl Quarantine {
 #[cfg(test)]
 mod tests {
     use super::{ENTRIES_MAX, Quarantine, Refusal};
-    use crate::slot::Stage;
+    use crate::Stage;
 
     fn refusal(digest: &str, stage: Stage) -> Refusal {
         let (origin, reason) = (String::new(), String::new());

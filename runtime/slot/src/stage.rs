@@ -29,7 +29,8 @@ pub enum Stage {
 
 impl Stage {
     /// The stage after this one; none after the last.
-    pub(super) const fn next(self) -> Option<Self> {
+    #[must_use]
+    pub const fn next(self) -> Option<Self> {
         Some(match self {
             Self::Offered => Self::Verified,
             Self::Verified => Self::Compiled,

@@ -13,31 +13,31 @@
 
 use std::{mem, sync::Arc};
 
-use super::{
-    Active, CanaryOptions, CandidateStatus, Component, EarlierOffers, Offered, ProbationOptions, Refusal, Settings,
-    ShadowStatus, SourceFailure, Stage,
-    event::{Effect, Event, Outcome, Proposal, ProposalReply, Reply, Report, Request, Told, Wanted},
-    load::{Judge, Load, Loaded},
-    quarantine::Quarantine,
-    trial::Breach,
+use crate::{
+    Breach, CanaryOptions, CandidateStatus, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered,
+    Outcome, ProbationOptions, Proposal, Refusal, Release, Reply, Report, Request, Settings as _, ShadowStatus,
+    SourceFailure, Stage, Told, Wanted, is_same_identity, quarantine::Quarantine,
 };
 
 mod follow;
+mod output;
 #[cfg(test)]
 mod tests;
 
+use output::Output;
+
 /// See the module.
-pub(super) struct State {
+pub struct State<R: Release> {
     provider: Arc<str>,
     /// In force.
-    settings: Settings,
-    serving: Option<Serving>,
-    work: Work,
+    settings: R::Settings,
+    serving: Option<Serving<R>>,
+    work: Work<R>,
     newest: Newest,
     quarantine: Quarantine,
     /// The release that a person asks for again, by its digest.
     asked: Option<String>,
-    /// As [`SlotStatus::refused`].
+    /// As [`SlotStatus::refused`](crate::SlotStatus::refused).
     refused: Option<Refusal>,
     shadow: Option<ShadowStatus>,
     source_failure: Option<SourceFailure>,
@@ -48,30 +48,28 @@ pub(super) struct State {
 }
 
 /// What serves.
-struct Serving {
-    active: Arc<Active>,
-    probation: Option<Probation>,
-    canary: Option<Canary>,
-    wanted: Option<Wanted>,
+struct Serving<R: Release> {
+    active: Arc<R>,
+    probation: Option<Probation<R>>,
+    canary: Option<Canary<R>>,
+    wanted: Option<Wanted<R::Settings>>,
 }
 
 /// The active release may be rolled back.
-struct Probation {
+struct Probation<R> {
     number: u64,
-    predecessor: Arc<Active>,
+    predecessor: Arc<R>,
     watched: ProbationOptions,
 }
 
-struct Canary {
+struct Canary<R> {
     number: u64,
-    release: Arc<Active>,
+    release: Arc<R>,
     options: CanaryOptions,
 }
 
 /// What the slot is busy with.
-#[derive(Default)]
-enum Work {
-    #[default]
+enum Work<R: Release> {
     Idle,
     /// An offer is loaded.
     Loading {
@@ -84,9 +82,17 @@ enum Work {
         replies: Vec<Reply>,
     },
     /// Releases are asked about new settings.
-    Judging { number: u64, candidate: Option<CandidateStatus>, waiting: Vec<Request> },
+    Judging {
+        number: u64,
+        candidate: Option<CandidateStatus>,
+        waiting: Vec<Request<R>>,
+    },
     /// New settings may be committed.
-    Prepared { number: u64, proposal: Box<Proposal>, waiting: Vec<Request> },
+    Prepared {
+        number: u64,
+        proposal: Box<Proposal<R>>,
+        waiting: Vec<Request<R>>,
+    },
 }
 
 /// What became of the newest offer that the slot knows.
@@ -99,41 +105,31 @@ enum Newest {
     Refused(Component),
 }
 
-#[derive(Default)]
-struct Output {
-    effects: Vec<Effect>,
-    /// These come after the status is published.
-    answers: Vec<Effect>,
-}
+// === impl Work ===
 
-// === impl Output ===
-
-impl Output {
-    fn report(&mut self, report: Report) {
-        self.effects.push(Effect::Report(report));
-    }
-
-    fn answer(&mut self, replies: Vec<Reply>, answer: &Result<Offered, Refusal>) {
-        self.answers.extend(replies.into_iter().map(|reply| Effect::Answer(reply, answer.clone())));
+impl<R: Release> Work<R> {
+    fn take(&mut self) -> Self {
+        mem::replace(self, Self::Idle)
     }
 }
 
 // === impl Serving ===
 
-impl Serving {
+impl<R: Release> Serving<R> {
     /// The last release that passed probation: a new release is compared with this one.
-    fn borne(&self) -> &Arc<Active> {
+    fn borne(&self) -> &Arc<R> {
         self.probation.as_ref().map_or(&self.active, |probation| &probation.predecessor)
     }
 }
 
 // === impl State ===
 
-impl State {
-    pub(super) fn new(provider: Arc<str>, settings: Settings) -> Self {
+impl<R: Release> State<R> {
+    /// An empty slot.
+    pub fn new(provider: Arc<str>, settings: R::Settings) -> Self {
         Self {
             provider,
-            asked: settings.options.retry.clone(),
+            asked: settings.retry().map(ToOwned::to_owned),
             settings,
             serving: None,
             work: Work::Idle,
@@ -149,8 +145,9 @@ impl State {
     }
 
     /// What comes of an event.
-    pub(super) fn step(mut self, event: Event) -> (Self, Vec<Effect>) {
-        let (before, mut output) = (self.outline(), Output::default());
+    #[must_use]
+    pub fn step(mut self, event: Event<R>) -> (Self, Vec<Effect<R>>) {
+        let (before, mut output) = (self.outline(), Output::new());
         let is_idle = |state: &Self| matches!(state.work, Work::Idle);
         let was_idle = is_idle(&self);
         self.take(event, &mut output);
@@ -166,11 +163,11 @@ impl State {
     }
 
     /// Whether questions of the controllers are remembered.
-    pub(super) fn keeps_questions(&self) -> bool {
-        self.settings.options.rollout.shadow.is_some()
+    pub fn keeps_questions(&self) -> bool {
+        self.settings.rollout().shadow.is_some()
     }
 
-    fn take(&mut self, event: Event, output: &mut Output) {
+    fn take(&mut self, event: Event<R>, output: &mut Output<R>) {
         match event {
             Event::Request(request) => self.request(request, output),
             Event::Reached { number: of, candidate: now } => match &mut self.work {
@@ -178,7 +175,7 @@ impl State {
                 Work::Judging { number, candidate, .. } if *number == of => *candidate = Some(now),
                 _ => {}
             },
-            Event::Loaded { number: of, loaded } => match mem::take(&mut self.work) {
+            Event::Loaded { number: of, loaded } => match self.work.take() {
                 Work::Loading { number, component, swaps, replies, .. } if number == of => {
                     if swaps == self.swaps {
                         self.loaded(component, loaded, replies, output);
@@ -189,20 +186,14 @@ impl State {
                 }
                 other => self.work = other,
             },
-            Event::Judged { number: of, judged, reply } => match mem::take(&mut self.work) {
-                Work::Judging { number, waiting, .. } if number == of => match judged {
-                    Ok(proposal) => {
-                        self.work = Work::Prepared { number, proposal, waiting };
-                        output.answers.push(Effect::AwaitCommit(number, reply));
-                    }
-                    Err(error) => {
-                        output.answers.push(Effect::Reject(reply, error));
-                        self.resume(waiting, output);
-                    }
-                },
+            Event::Judged { number: of, proposal, proposer } => match self.work.take() {
+                Work::Judging { number, waiting, .. } if number == of => {
+                    self.work = Work::Prepared { number, proposal, waiting };
+                    output.answers.push(Effect::AwaitCommit(number, proposer));
+                }
                 other => self.work = other,
             },
-            Event::Committed { number: of, done } => match mem::take(&mut self.work) {
+            Event::Committed { number: of, done } => match self.work.take() {
                 Work::Prepared { number, proposal, waiting } if number == of => {
                     self.commit(*proposal, output);
                     output.answers.push(Effect::Confirm(done));
@@ -210,7 +201,7 @@ impl State {
                 }
                 other => self.work = other,
             },
-            Event::Abandoned { number: of } => match mem::take(&mut self.work) {
+            Event::Abandoned { number: of } => match self.work.take() {
                 Work::Judging { number, waiting, .. } | Work::Prepared { number, waiting, .. } if number == of => {
                     self.resume(waiting, output);
                 }
@@ -219,11 +210,11 @@ impl State {
         }
     }
 
-    fn resume(&mut self, waiting: Vec<Request>, output: &mut Output) {
+    fn resume(&mut self, waiting: Vec<Request<R>>, output: &mut Output<R>) {
         waiting.into_iter().for_each(|request| self.request(request, output));
     }
 
-    fn request(&mut self, request: Request, output: &mut Output) {
+    fn request(&mut self, request: Request<R>, output: &mut Output<R>) {
         if let Work::Judging { waiting, .. } | Work::Prepared { waiting, .. } = &mut self.work {
             waiting.push(request);
             return;
@@ -234,7 +225,7 @@ impl State {
                 self.begin(component, vec![reply], output);
             }
             Request::Retry { reply } => self.retry(vec![reply], output),
-            Request::Proposed { settings, earlier, reply } => self.propose(settings, earlier, reply, output),
+            Request::Proposed { settings, earlier, proposer } => self.propose(settings, earlier, proposer, output),
             Request::Told { told, done } => {
                 self.told(told, output);
                 output.answers.push(Effect::Confirm(done));
@@ -246,7 +237,7 @@ impl State {
     // --- offers ---
 
     /// An offer is taken up: the newest one, whether now or once more.
-    fn begin(&mut self, component: Component, mut replies: Vec<Reply>, output: &mut Output) {
+    fn begin(&mut self, component: Component, mut replies: Vec<Reply>, output: &mut Output<R>) {
         if let Work::Loading { component: loading, replies: waiting, .. } = &mut self.work
             && loading.digest == component.digest
         {
@@ -254,7 +245,7 @@ impl State {
             return;
         }
         self.interrupt(Offered::Overtaken, output);
-        let is = |release: &Active| release.digest() == &*component.digest;
+        let is = |release: &R| release.digest() == &*component.digest;
         if let Some(Serving { active, canary, .. }) = &mut self.serving
             && (is(active) || canary.as_ref().is_some_and(|canary| is(&canary.release)))
         {
@@ -283,8 +274,8 @@ impl State {
     }
 
     /// Ends the load that is under way, and returns its component.
-    fn interrupt(&mut self, why: Offered, output: &mut Output) -> Option<Component> {
-        match mem::take(&mut self.work) {
+    fn interrupt(&mut self, why: Offered, output: &mut Output<R>) -> Option<Component> {
+        match self.work.take() {
             Work::Loading { component, replies, .. } => {
                 output.answer(replies, &Ok(why));
                 Some(component)
@@ -296,7 +287,7 @@ impl State {
         }
     }
 
-    fn retry(&mut self, mut replies: Vec<Reply>, output: &mut Output) {
+    fn retry(&mut self, mut replies: Vec<Reply>, output: &mut Output<R>) {
         if let Work::Loading { replies: waiting, .. } = &mut self.work {
             waiting.append(&mut replies);
             return;
@@ -321,9 +312,9 @@ impl State {
     fn loaded(
         &mut self,
         component: Component,
-        Loaded { result, shadow, wanted: still_refused }: Loaded,
+        Loaded { result, shadow, wanted: still_refused }: Loaded<R>,
         mut replies: Vec<Reply>,
-        output: &mut Output,
+        output: &mut Output<R>,
     ) {
         if let Some(shadow) = shadow {
             output.report(Report::Shadowed(shadow.clone()));
@@ -359,7 +350,7 @@ impl State {
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal, replies: Vec<Reply>, output: &mut Output) {
+    fn refuse(&mut self, refusal: Refusal, replies: Vec<Reply>, output: &mut Output<R>) {
         output.report(Report::Refused(refusal.clone()));
         output.answer(replies, &Err(refusal.clone()));
         self.refused = Some(refusal);
@@ -375,12 +366,12 @@ impl State {
     // --- swaps ---
 
     /// A release that is loaded begins to serve.
-    fn introduce(&mut self, release: Arc<Active>, output: &mut Output) -> Offered {
+    fn introduce(&mut self, release: Arc<R>, output: &mut Output<R>) -> Offered {
         let Some(serving) = &mut self.serving else {
             self.serve_all(release, output);
             return Offered::Activated;
         };
-        let is_its = |wanted: &mut Wanted| Arc::ptr_eq(&wanted.settings.sandbox, release.provider.sandbox());
+        let is_its = |wanted: &mut Wanted<_>| release.is_under(&wanted.settings);
         if let Some(wanted) = serving.wanted.take_if(is_its) {
             // The release brings the settings into force. All others have the old ones, so that
             // none of them may serve beside it or again.
@@ -389,9 +380,9 @@ impl State {
             return Offered::Activated;
         }
         // Two names for one cloud would take each other's objects for foreign ones.
-        if let Some(options) = self.settings.options.rollout.canary
-            && release.is_who(&serving.borne().info)
-            && release.is_who(&serving.active.info)
+        if let Some(options) = self.settings.rollout().canary
+            && is_same_identity(release.info(), serving.borne().info())
+            && is_same_identity(release.info(), serving.active.info())
         {
             self.number += 1;
             output.report(Report::Canary(Arc::clone(&release), options.percent));
@@ -403,10 +394,10 @@ impl State {
     }
 
     /// A release serves all objects, on probation if the settings say so.
-    fn serve_all(&mut self, release: Arc<Active>, output: &mut Output) {
+    fn serve_all(&mut self, release: Arc<R>, output: &mut Output<R>) {
         self.number += 1;
         let predecessor = self.serving.as_ref().map(|serving| Arc::clone(serving.borne()));
-        let probation = self.settings.options.rollout.probation.zip(predecessor);
+        let probation = self.settings.rollout().probation.zip(predecessor);
         let (number, wanted) = (self.number, self.serving.take().and_then(|serving| serving.wanted));
         if probation.is_none() {
             self.quarantine.forget(release.digest());
@@ -419,13 +410,13 @@ impl State {
     }
 
     /// A release serves all objects, and nothing else is left of what served.
-    fn exchange(&mut self, active: Arc<Active>, output: &mut Output) {
+    fn exchange(&mut self, active: Arc<R>, output: &mut Output<R>) {
         self.swaps += 1;
         output.report(Report::Active(Arc::clone(&active)));
         self.serving = Some(Serving { active, probation: None, canary: None, wanted: None });
     }
 
-    fn trial_ended(&mut self, number: u64, result: Result<(), Breach>, output: &mut Output) {
+    fn trial_ended(&mut self, number: u64, result: Result<(), Breach>, output: &mut Output<R>) {
         let Some(serving) = &mut self.serving else { return };
         if let Some(Canary { release, options, .. }) = serving.canary.take_if(|canary| canary.number == number) {
             match result {
@@ -444,7 +435,7 @@ impl State {
                 }
                 Err(breach) => {
                     let predecessor = probation.predecessor;
-                    let serves = format!("its predecessor (version {}) serves again", predecessor.info.version);
+                    let serves = format!("its predecessor (version {}) serves again", predecessor.info().version);
                     let release = mem::replace(&mut serving.active, Arc::clone(&predecessor));
                     self.swaps += 1;
                     output.report(Report::Active(predecessor));
@@ -455,8 +446,8 @@ impl State {
     }
 
     /// A release does not stay, and is not tried again by itself.
-    fn roll_back(&mut self, release: &Active, stage: Stage, (breach, serves): (&Breach, &str), output: &mut Output) {
-        let Component { offer, digest, .. } = &release.component;
+    fn roll_back(&mut self, release: &R, stage: Stage, (breach, serves): (&Breach, &str), output: &mut Output<R>) {
+        let Component { offer, digest, .. } = release.component();
         let retried = self.asked.as_deref() == Some(&**digest);
         let way_out = if retried {
             "it was tried once more already, and is tried another time only where rollout.retry is removed and written again"
@@ -479,7 +470,7 @@ impl State {
         // Otherwise something newer was offered.
         let has_canary = self.serving.as_ref().is_some_and(|serving| serving.canary.is_some());
         if matches!(self.newest, Newest::Settled) && (stage == Stage::Canary || !has_canary) {
-            self.newest = Newest::Refused(release.component.clone());
+            self.newest = Newest::Refused(release.component().clone());
         }
         output.report(Report::RolledBack(refusal.clone()));
         self.refused = Some(refusal);
@@ -487,7 +478,13 @@ impl State {
 
     // --- settings ---
 
-    fn propose(&mut self, settings: Settings, earlier: EarlierOffers, reply: ProposalReply, output: &mut Output) {
+    fn propose(
+        &mut self,
+        settings: R::Settings,
+        earlier: EarlierOffers,
+        proposer: R::Proposer,
+        output: &mut Output<R>,
+    ) {
         if let Some(component) = self.interrupt(Offered::PutOff, output) {
             self.newest = Newest::PutOff(component);
         }
@@ -501,23 +498,22 @@ impl State {
         self.number += 1;
         let number = self.number;
         let active = self.serving.as_ref().map(|serving| Arc::clone(&serving.active));
-        let candidate = active.as_ref().map(|active| active.component.at(Stage::Offered));
-        let config_in_force = self.settings.options.sandbox.config.clone();
-        let judge = Judge { number, settings, earlier, active, newest, config_in_force };
-        output.effects.push(Effect::Judge(Box::new(judge), reply));
+        let candidate = active.as_ref().map(|active| CandidateStatus::new(active.component(), Stage::Offered));
+        let judge = Judge { number, settings, earlier, active, newest, in_force: self.settings.clone() };
+        output.effects.push(Effect::Judge(Box::new(judge), proposer));
         self.work = Work::Judging { number, candidate, waiting: Vec::new() };
     }
 
-    fn commit(&mut self, Proposal { settings, earlier, outcome }: Proposal, output: &mut Output) {
+    fn commit(&mut self, Proposal { settings, earlier, outcome }: Proposal<R>, output: &mut Output<R>) {
         let canary = self.serving.take().and_then(|serving| serving.canary);
         self.newest = match (mem::replace(&mut self.newest, Newest::Settled), canary) {
             _ if earlier == EarlierOffers::Forgotten => Newest::Settled,
             // Under other settings a release may be accepted.
             (Newest::PutOff(component) | Newest::Refused(component), _) => Newest::PutOff(component),
-            (Newest::Settled, Some(canary)) => Newest::PutOff(canary.release.component.clone()),
+            (Newest::Settled, Some(canary)) => Newest::PutOff(canary.release.component().clone()),
             (Newest::Settled, None) => Newest::Settled,
         };
-        self.ask_again(settings.options.retry.clone());
+        self.ask_again(settings.retry().map(ToOwned::to_owned));
         self.settings = settings;
         self.quarantine.settings_changed();
         (self.shadow, self.refused) = (None, None);
@@ -545,16 +541,16 @@ impl State {
 
     /// The same release as before, or the newest one where the active release refused the settings:
     /// under new settings there is no predecessor to compare it with.
-    fn serve_settings(&mut self, release: Arc<Active>, output: &mut Output) {
+    fn serve_settings(&mut self, release: Arc<R>, output: &mut Output<R>) {
         if let Newest::PutOff(component) = &self.newest
-            && component.digest == release.component.digest
+            && &*component.digest == release.digest()
         {
             self.newest = Newest::Settled;
         }
         self.exchange(release, output);
     }
 
-    fn told(&mut self, told: Told, output: &mut Output) {
+    fn told(&mut self, told: Told, output: &mut Output<R>) {
         match told {
             Told::Asked(asked) => {
                 if self.ask_again(asked) {

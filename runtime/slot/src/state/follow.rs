@@ -2,48 +2,46 @@
 
 use std::sync::Arc;
 
-use super::{Canary, Outcome, Probation, Serving, State, Work};
+use super::{Canary, Probation, Serving, State, Work};
 use crate::{
-    Sandbox,
-    slot::{
-        CanaryStatus, ProbationStatus, Routing, Share, SlotStatus,
-        event::{Effect, Place, Watch},
-    },
+    ActiveStatus, CanaryStatus, CandidateStatus, Effect, Outcome, Place, ProbationStatus, Release, Routing, Settings,
+    Share, SlotStatus, Watch,
 };
 
 /// What [`State::follow`] compares.
-pub(super) struct Outline {
-    routing: Routing,
+pub(super) struct Outline<R: Release> {
+    routing: Routing<R>,
     pub(super) trials: [Option<u64>; 2],
-    sandbox: Arc<Sandbox>,
+    settings: R::Settings,
     keeps_questions: bool,
 }
 
-impl State {
-    pub(super) fn routing(&self) -> Routing {
+impl<R: Release> State<R> {
+    pub(super) fn routing(&self) -> Routing<R> {
         let Some(Serving { active, canary, .. }) = &self.serving else { return Routing::default() };
-        let share = |canary: &Canary| Share { release: Arc::clone(&canary.release), percent: canary.options.percent };
+        let share =
+            |canary: &Canary<R>| Share { release: Arc::clone(&canary.release), percent: canary.options.percent };
         Routing { active: Some(Arc::clone(active)), canary: canary.as_ref().map(share) }
     }
 
-    pub(super) fn outline(&self) -> Outline {
+    pub(super) fn outline(&self) -> Outline<R> {
         let serving = self.serving.as_ref();
         let canary = serving.and_then(|serving| serving.canary.as_ref());
         let probation = serving.and_then(|serving| serving.probation.as_ref());
         Outline {
             routing: self.routing(),
             trials: [canary.map(|canary| canary.number), probation.map(|probation| probation.number)],
-            sandbox: Arc::clone(&self.settings.sandbox),
+            settings: self.settings.clone(),
             keeps_questions: self.keeps_questions(),
         }
     }
 
     /// The effects that follow from the difference between two states alone.
-    pub(super) fn follow(&mut self, before: Outline) -> Vec<Effect> {
+    pub(super) fn follow(&mut self, before: Outline<R>) -> Vec<Effect<R>> {
         let (after, mut effects) = (self.outline(), Vec::new());
         if !after.routing.is(&before.routing) {
             self.generation += u64::from(after.routing.active.is_some());
-            let beyond = |one: &Routing, other: &Routing| {
+            let beyond = |one: &Routing<R>, other: &Routing<R>| {
                 let other: Vec<_> = other.releases().map(Arc::as_ptr).collect();
                 one.releases().filter(|release| !other.contains(&Arc::as_ptr(release))).cloned().collect::<Vec<_>>()
             };
@@ -59,8 +57,8 @@ impl State {
                 effects.push(Effect::Watch(place, self.watch(place)));
             }
         }
-        if !Arc::ptr_eq(&before.sandbox, &after.sandbox) {
-            effects.push(Effect::Retire(before.sandbox));
+        if !before.settings.is(&after.settings) {
+            effects.push(Effect::Retire(before.settings));
         }
         if before.keeps_questions != after.keeps_questions {
             effects.push(Effect::KeepQuestions(after.keeps_questions));
@@ -82,7 +80,7 @@ impl State {
         serving + u64::from(prepared)
     }
 
-    fn watch(&self, place: Place) -> Option<Watch> {
+    fn watch(&self, place: Place) -> Option<Watch<R>> {
         let serving = self.serving.as_ref()?;
         let predecessor = Arc::clone(serving.borne());
         Some(match place {
@@ -100,19 +98,18 @@ impl State {
     }
 
     /// The status; `draining` and the dates are the task's to tell.
-    pub(in crate::slot) fn status(&self) -> SlotStatus {
+    pub fn status(&self) -> SlotStatus {
         let serving = self.serving.as_ref();
         let canary = serving.and_then(|serving| serving.canary.as_ref());
         let probation = serving.and_then(|serving| serving.probation.as_ref());
         SlotStatus {
             provider: self.provider.to_string(),
-            active: serving.map(|serving| serving.active.status(self.swaps)),
-            probation: probation
-                .map(|probation| ProbationStatus::new(probation.predecessor.digest(), probation.watched)),
-            canary: canary.map(|canary| CanaryStatus::new(&canary.release, canary.options)),
+            active: serving.map(|serving| ActiveStatus::new(&*serving.active, self.swaps)),
+            probation: probation.map(|probation| ProbationStatus::new(&*probation.predecessor, probation.watched)),
+            canary: canary.map(|canary| CanaryStatus::new(&*canary.release, canary.options)),
             shadow: self.shadow.clone(),
             candidate: match &self.work {
-                Work::Loading { component, stage, .. } => Some(component.at(*stage)),
+                Work::Loading { component, stage, .. } => Some(CandidateStatus::new(component, *stage)),
                 Work::Judging { candidate, .. } => candidate.clone(),
                 Work::Idle | Work::Prepared { .. } => None,
             },

@@ -4,34 +4,18 @@
 //! remembers what is under way, and ends it as the sequence says. A failing sequence is printed
 //! with the seed of its run.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use skysail_provider::Info;
+use skysail_provider::{Info, Interface};
 use tokio::sync::oneshot;
 
 use super::{
-    Active, Breach, CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome,
-    ProbationOptions, Proposal, ProposalReply, Refusal, Report, Request, Settings, SourceFailure, Stage, State, Told,
-    Wanted, Work,
+    Breach, CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome,
+    ProbationOptions, Proposal, Refusal, Report, Request, SourceFailure, Stage, State, Told, Wanted, Work,
 };
-use crate::{
-    Release, SandboxedProvider,
-    jail::Compiled,
-    release::CompiledComponent,
-    slot::{
-        Living, Offer, RolloutOptions, Routing, ShadowOptions, SlotOptions, SlotServices, SlotStatus,
-        event::{Done, Place},
-        shadow::OnDifference,
-        tests::{options, services},
-    },
-    test_guest::{GUEST, component},
-};
+use crate::{Offer, OnDifference, Place, RolloutOptions, Routing, ShadowOptions, SlotStatus, Vitals};
 
 /// Components that a sequence knows; the last one has another name than the others.
 const COMPONENTS: u8 = 4;
@@ -40,23 +24,65 @@ const FRESH: u8 = 99;
 
 const WATCHED: ProbationOptions = ProbationOptions { calls: 1, time: Duration::from_secs(1) };
 
-/// What all worlds share: a component is compiled once.
-struct Fixture {
-    services: SlotServices,
-    compiled: Compiled,
-    releases: Vec<Arc<Release>>,
+/// A release is what the state has to know of it.
+#[derive(Debug)]
+struct Release {
+    component: Component,
+    info: Info,
+    settings: Settings,
+    vitals: Arc<Vitals>,
+    /// As many owners as there are releases in memory.
+    _living: Arc<()>,
 }
 
-fn fixture() -> &'static Fixture {
-    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
-    FIXTURE.get_or_init(|| {
-        let services = services();
-        let Settings { sandbox, .. } = Settings::new(&services, options("")).unwrap();
-        let compiled = CompiledComponent::in_process(sandbox.wasmtime(), &component(&GUEST)).unwrap();
-        let release = |number| Arc::new(Release::new(&sandbox, &compiled, &offered(number).digest).unwrap());
-        let releases = (0..COMPONENTS).chain([FRESH]).map(release).collect();
-        Fixture { services, compiled: Compiled { component: Arc::new(compiled), cost: None, cached: true }, releases }
-    })
+impl crate::Release for Release {
+    type Settings = Settings;
+    type Proposer = ();
+    const CONTRACT: &'static str = "0.1.0";
+
+    fn component(&self) -> &Component {
+        &self.component
+    }
+
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        &[Interface::LoadBalancers]
+    }
+
+    fn vitals(&self) -> &Arc<Vitals> {
+        &self.vitals
+    }
+
+    fn is_under(&self, settings: &Settings) -> bool {
+        crate::Settings::is(&self.settings, settings)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Settings(Arc<(RolloutOptions, Option<String>)>);
+
+impl Settings {
+    /// Equal ones that were made later.
+    fn again(&self) -> Self {
+        Self(Arc::new((*self.0).clone()))
+    }
+}
+
+impl crate::Settings for Settings {
+    fn rollout(&self) -> &RolloutOptions {
+        &self.0.0
+    }
+
+    fn retry(&self) -> Option<&str> {
+        self.0.1.as_deref()
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 fn offered(number: u8) -> Component {
@@ -67,10 +93,8 @@ fn settings(kind: u8) -> Settings {
     let canary = (kind & 1 == 1).then_some(CanaryOptions { percent: 20, watched: WATCHED });
     let probation = (kind & 2 == 2).then_some(WATCHED);
     let shadow = (kind & 4 == 4).then_some(ShadowOptions { on_difference: OnDifference::Report });
-    let config = if kind & 8 == 8 { "other" } else { "" };
     let retry = (kind & 16 == 16).then(|| offered(kind % COMPONENTS).digest.to_string());
-    let rollout = RolloutOptions { shadow, canary, probation };
-    Settings::new(&fixture().services, SlotOptions { rollout, retry, ..options(config) }).unwrap()
+    Settings(Arc::new((RolloutOptions { shadow, canary, probation }, retry)))
 }
 
 fn refusal(component: &Component, lasting: bool) -> Refusal {
@@ -88,20 +112,19 @@ fn refusal(component: &Component, lasting: bool) -> Refusal {
 /// What is under way, as in the slot's task.
 enum Pending {
     Nothing,
-    Load(Box<Load>),
-    Judge(Box<Judge>, ProposalReply),
+    Load(Box<Load<Release>>),
+    Judge(Box<Judge<Release>>),
     Commit(u64),
 }
 
 struct World {
-    state: Option<State>,
+    state: Option<State<Release>>,
     pending: Pending,
     trials: [Option<u64>; 2],
-    routing: Routing,
+    routing: Routing<Release>,
     status: SlotStatus,
-    living: Arc<Living>,
+    living: Arc<()>,
     answers: Vec<oneshot::Receiver<Result<Offered, Refusal>>>,
-    proposals: Vec<oneshot::Receiver<Result<oneshot::Sender<Done>, crate::SandboxError>>>,
     confirmations: Vec<oneshot::Receiver<()>>,
     /// Rolled back, and not asked for since.
     rolled_back: BTreeSet<String>,
@@ -121,26 +144,22 @@ impl World {
             routing: Routing::default(),
             living: Arc::default(),
             answers: Vec::new(),
-            proposals: Vec::new(),
             confirmations: Vec::new(),
             rolled_back: BTreeSet::new(),
         }
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &State<Release> {
         self.state.as_ref().unwrap()
     }
 
-    fn active(&self, component: &Component, Settings { sandbox, .. }: &Settings) -> Arc<Active> {
-        let fixture = fixture();
-        let release = fixture.releases.iter().find(|release| release.digest() == &*component.digest).unwrap();
+    fn release(&self, component: &Component, settings: &Settings) -> Arc<Release> {
         let is_other = component.digest == offered(COMPONENTS - 1).digest;
         let name = if is_other { "q" } else { "p" }.to_owned();
         let (version, description, provider_id_schemes, egress) = Default::default();
         let info = Info { name, version, description, provider_id_schemes, has_cluster_id: false, egress };
-        let info = Arc::new(info);
-        let provider = SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(release), Arc::clone(&info));
-        Active::new(provider, info, component.clone(), fixture.compiled.clone(), Arc::clone(&self.living))
+        let (component, settings, living) = (component.clone(), settings.clone(), Arc::clone(&self.living));
+        Arc::new(Release { component, info, settings, vitals: Arc::default(), _living: living })
     }
 
     fn answer<T>(receivers: &mut Vec<oneshot::Receiver<T>>) -> oneshot::Sender<T> {
@@ -167,8 +186,7 @@ impl World {
             }
             8 => {
                 let earlier = if how & 32 == 32 { EarlierOffers::Forgotten } else { EarlierOffers::Stand };
-                let reply = Self::answer(&mut self.proposals);
-                self.step(Event::Request(Request::Proposed { settings: settings(how), earlier, reply }));
+                self.step(Event::Request(Request::Proposed { settings: settings(how), earlier, proposer: () }));
             }
             9 => {
                 let told = match how % 5 {
@@ -205,13 +223,13 @@ impl World {
                 let Load { number, component, settings, wanted, .. } = *load;
                 let refused = wanted.as_ref().map(|_| refusal(&component, true));
                 let (result, wanted) = match (how % 4, wanted) {
-                    (0, Some(wanted)) => (Ok(self.active(&component, &wanted)), None),
-                    (0 | 1, _) => (Ok(self.active(&component, &settings)), refused),
+                    (0, Some(wanted)) => (Ok(self.release(&component, &wanted)), None),
+                    (0 | 1, _) => (Ok(self.release(&component, &settings)), refused),
                     (how, _) => (Err(refusal(&component, how == 2)), refused),
                 };
                 self.step(Event::Loaded { number, loaded: Loaded { result, shadow: None, wanted } });
             }
-            Pending::Judge(judge, reply) => {
+            Pending::Judge(judge) => {
                 let Judge { number, settings, earlier, active, newest, .. } = *judge;
                 if how.is_multiple_of(5) {
                     return self.step(Event::Abandoned { number });
@@ -219,25 +237,25 @@ impl World {
                 let (settings, outcome) = match (active, newest, how % 5) {
                     (None, ..) => (settings, Outcome::Empty),
                     (Some(active), _, 1) => {
-                        let outcome = Outcome::Serves(self.active(&active.component, &settings));
+                        let outcome = Outcome::Serves(self.release(&active.component, &settings));
                         (settings, outcome)
                     }
                     (Some(_), Some(newest), 2) => {
-                        let outcome = Outcome::Serves(self.active(&newest, &settings));
+                        let outcome = Outcome::Serves(self.release(&newest, &settings));
                         (settings, outcome)
                     }
                     (Some(active), _, 3) => {
                         let refusal = refusal(&active.component, true);
-                        let kept = Settings::new(&fixture().services, (*settings.options).clone()).unwrap();
-                        let release = self.active(&active.component, &kept);
+                        let kept = settings.again();
+                        let release = self.release(&active.component, &kept);
                         (kept, Outcome::KeepsConfig(release, Wanted { settings, refusal }))
                     }
                     (Some(active), ..) => {
                         (settings, Outcome::Stops(active.component.clone(), refusal(&active.component, how & 8 == 8)))
                     }
                 };
-                let judged = Ok(Box::new(Proposal { settings, earlier, outcome }));
-                self.step(Event::Judged { number, judged, reply });
+                let proposal = Box::new(Proposal { settings, earlier, outcome });
+                self.step(Event::Judged { number, proposal, proposer: () });
             }
             Pending::Commit(number) if how.is_multiple_of(3) => self.step(Event::Abandoned { number }),
             Pending::Commit(number) => {
@@ -277,19 +295,19 @@ impl World {
         assert_eq!((self.state().status(), self.state().swaps), (before, swaps), "it changes nothing");
     }
 
-    fn is_in_force(&self, release: &Active) -> bool {
-        Arc::ptr_eq(release.provider.sandbox(), &self.state().settings.sandbox)
+    fn is_in_force(&self, release: &Release) -> bool {
+        crate::Release::is_under(release, &self.state().settings)
     }
 
     /// One step, its effects, and what has to hold after them.
-    fn step(&mut self, event: Event) {
+    fn step(&mut self, event: Event<Release>) {
         let before = (self.routing.clone(), self.state().generation);
         let kept: Vec<_> = self
             .state()
             .serving
             .iter()
             .flat_map(|serving| serving.probation.iter())
-            .map(|p| p.predecessor.digest().to_owned())
+            .map(|probation| probation.predecessor.component.digest.to_string())
             .collect();
         let (state, effects) = self.state.take().unwrap().step(event);
         self.state = Some(state);
@@ -297,20 +315,14 @@ impl World {
         for effect in effects {
             assert_eq!(
                 is_published,
-                matches!(
-                    effect,
-                    Effect::Answer(..) | Effect::Confirm(_) | Effect::Reject(..) | Effect::AwaitCommit(..)
-                ),
+                matches!(effect, Effect::Answer(..) | Effect::Confirm(_) | Effect::AwaitCommit(..)),
                 "answers come after the status, and nothing else does"
             );
             match effect {
                 Effect::StopWork => self.pending = Pending::Nothing,
                 Effect::Load(load) => self.pending = Pending::Load(load),
-                Effect::Judge(judge, reply) => self.pending = Pending::Judge(judge, reply),
-                Effect::AwaitCommit(number, reply) => {
-                    drop(reply.send(Ok(oneshot::channel().0)));
-                    self.pending = Pending::Commit(number);
-                }
+                Effect::Judge(judge, ()) => self.pending = Pending::Judge(judge),
+                Effect::AwaitCommit(number, ()) => self.pending = Pending::Commit(number),
                 Effect::Undrain(_) => assert!(!is_routed, "a release may have calls before it gets some"),
                 Effect::Route(routing) => {
                     is_routed = true;
@@ -320,8 +332,8 @@ impl World {
                     assert!(is_routed, "no call begins on a release that drains");
                     assert!(self.routing.releases().all(|routed| !Arc::ptr_eq(routed, &release)));
                 }
-                Effect::Retire(sandbox) => {
-                    assert!(self.routing.releases().all(|routed| !Arc::ptr_eq(routed.provider.sandbox(), &sandbox)));
+                Effect::Retire(settings) => {
+                    assert!(self.routing.releases().all(|routed| !crate::Release::is_under(&**routed, &settings)));
                 }
                 Effect::Watch(place, watch) => {
                     self.trials[usize::from(place == Place::Probation)] = watch.map(|watch| watch.number);
@@ -332,7 +344,6 @@ impl World {
                     is_published = true;
                     self.status = *status;
                 }
-                Effect::Reject(reply, error) => drop(reply.send(Err(error))),
                 Effect::Answer(reply, answer) => drop(reply.send(answer)),
                 Effect::Confirm(done) => drop(done.send(())),
             }
@@ -341,7 +352,7 @@ impl World {
         self.holds(&before, &kept);
     }
 
-    fn holds(&mut self, (routing, generation): &(Routing, u64), kept: &[String]) {
+    fn holds(&mut self, (routing, generation): &(Routing<Release>, u64), kept: &[String]) {
         let state = self.state();
         assert!(state.routing().is(&self.routing), "calls go where the state says");
         let waits = matches!(state.work, Work::Judging { .. } | Work::Prepared { .. });
@@ -355,22 +366,22 @@ impl World {
             (Work::Loading { number, component, .. }, Pending::Load(load)) => {
                 assert_eq!((number, &component.digest), (&load.number, &load.component.digest));
             }
-            (Work::Judging { number, .. }, Pending::Judge(judge, _)) => assert_eq!(*number, judge.number),
+            (Work::Judging { number, .. }, Pending::Judge(judge)) => assert_eq!(*number, judge.number),
             (Work::Prepared { number, .. }, Pending::Commit(commit)) => assert_eq!(number, commit),
             _ => panic!("something is under way that the state does not know, or the reverse"),
         }
         let kept_now = state.serving.iter().filter_map(|serving| Some(&serving.probation.as_ref()?.predecessor));
         assert!(self.routing.releases().chain(kept_now).all(|release| self.is_in_force(release)), "old settings");
         for release in self.routing.releases() {
-            let digest = release.digest();
-            let is_new =
-                !kept.iter().any(|kept| kept == digest) && routing.releases().all(|known| known.digest() != digest);
+            let digest = &*release.component.digest;
+            let is_new = !kept.iter().any(|kept| kept == digest)
+                && routing.releases().all(|known| &*known.component.digest != digest);
             if is_new && self.rolled_back.contains(digest) && state.quarantine.get(digest).is_some() {
                 assert_eq!(state.asked.as_deref(), Some(digest), "a rolled-back release serves only on request");
             }
         }
         if let Some(active) = &self.routing.active {
-            assert_eq!(self.status.active.as_ref().map(|status| &*status.digest), Some(active.digest()));
+            assert_eq!(self.status.active.as_ref().map(|status| &*status.digest), Some(&*active.component.digest));
         }
     }
 
@@ -381,13 +392,13 @@ impl World {
         }
         self.offer(FRESH);
         self.end_work(1);
-        assert!(self.routing.releases().any(|release| *release.component.digest == *offered(FRESH).digest));
+        assert!(self.routing.releases().any(|release| release.component.digest == offered(FRESH).digest));
         assert!(matches!(self.pending, Pending::Nothing));
         drop(self.state.take());
         assert!(self.answers.iter_mut().all(|answer| answer.try_recv().is_ok()), "each caller has an answer");
         assert!(self.confirmations.iter_mut().all(|done| done.try_recv().is_ok()));
         self.routing = Routing::default();
-        assert_eq!(self.living.count.load(std::sync::atomic::Ordering::SeqCst), 0, "no release stays in memory");
+        assert_eq!(Arc::strong_count(&self.living), 1, "no release stays in memory");
     }
 }
 

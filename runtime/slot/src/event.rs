@@ -1,0 +1,292 @@
+//! The vocabulary between a slot's callers, its [`State`](crate::State) and its task: events and
+//! effects.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    Breach, CandidateStatus, Component, ProbationOptions, Refusal, Release, Routing, ShadowStatus, SlotStatus,
+    SourceFailure, Trial,
+};
+
+/// What became of an offer that was not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// The release serves all objects now.
+    Activated,
+    /// The release serves a share of the objects now; the status tells the rest.
+    Canary,
+    /// The release served already, all objects or a share; nothing changed.
+    AlreadyActive,
+    /// A newer offer came before this one served; nothing changed.
+    Overtaken,
+    /// New settings came while this offer was loaded. [`Request::Retry`] loads it again.
+    PutOff,
+}
+
+/// Whether an offer of before, which does not serve, may still be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlierOffers {
+    /// The offer may be tried.
+    Stand,
+    /// The offer came from another source: it is forgotten at the commit.
+    Forgotten,
+}
+
+/// The caller of an offer or a retry.
+pub type Reply = oneshot::Sender<Result<Offered, Refusal>>;
+
+/// A caller that waits for the end of something without a result.
+pub type Done = oneshot::Sender<()>;
+
+/// An offer that is to be loaded.
+pub struct Load<R: Release> {
+    /// Of this load.
+    pub number: u64,
+    /// What is offered.
+    pub component: Component,
+    /// In force.
+    pub settings: R::Settings,
+    /// Settings that the active release refused: tried first.
+    pub wanted: Option<R::Settings>,
+    /// What serves.
+    pub active: Option<Arc<R>>,
+}
+
+/// What came of a load.
+pub struct Loaded<R> {
+    /// The release, or why there is none.
+    pub result: Result<Arc<R>, Refusal>,
+    /// How the release compares with the active one, where both were asked.
+    pub shadow: Option<ShadowStatus>,
+    /// Why the wanted settings are not in force, where there are some.
+    pub wanted: Option<Refusal>,
+}
+
+/// New settings that are to be judged.
+pub struct Judge<R: Release> {
+    /// Of this judgement.
+    pub number: u64,
+    /// The new ones.
+    pub settings: R::Settings,
+    /// Goes into the proposal.
+    pub earlier: EarlierOffers,
+    /// What serves.
+    pub active: Option<Arc<R>>,
+    /// Tried where the active release refuses the settings.
+    pub newest: Option<Component>,
+    /// The settings that are to be replaced.
+    pub in_force: R::Settings,
+}
+
+/// New settings, and which release serves under them.
+pub struct Proposal<R: Release> {
+    /// In force from the commit on.
+    pub settings: R::Settings,
+    /// As [`Judge::earlier`].
+    pub earlier: EarlierOffers,
+    /// What serves.
+    pub outcome: Outcome<R>,
+}
+
+/// Which release serves under new settings.
+pub enum Outcome<R: Release> {
+    /// None, as before.
+    Empty,
+    /// This one.
+    Serves(Arc<R>),
+    /// This one, with its old cloud-config.
+    KeepsConfig(Arc<R>, Wanted<R::Settings>),
+    /// None any more.
+    Stops(Component, Refusal),
+}
+
+/// Settings that the active release refused. They differ from those in force by their cloud-config.
+pub struct Wanted<S> {
+    /// Each later offer is loaded under them first.
+    pub settings: S,
+    /// Why they are not in force.
+    pub refusal: Refusal,
+}
+
+/// What can happen to a slot.
+pub enum Event<R: Release> {
+    /// Somebody wants something, or a trial has ended.
+    Request(Request<R>),
+    /// A load or a judgement has come to this candidate and stage.
+    Reached {
+        /// Of the load or the judgement.
+        number: u64,
+        /// The component and its stage.
+        candidate: CandidateStatus,
+    },
+    /// A load has ended.
+    Loaded {
+        /// Of the load.
+        number: u64,
+        /// How.
+        loaded: Loaded<R>,
+    },
+    /// Settings are judged.
+    Judged {
+        /// Of the judgement.
+        number: u64,
+        /// They can be committed.
+        proposal: Box<Proposal<R>>,
+        /// Who proposed them.
+        proposer: R::Proposer,
+    },
+    /// The settings come into force.
+    Committed {
+        /// Of the judgement.
+        number: u64,
+        /// Who waits for it.
+        done: Done,
+    },
+    /// The settings are wrong in themselves, or nobody waits for the judgement or for the commit
+    /// any more.
+    Abandoned {
+        /// Of the judgement.
+        number: u64,
+    },
+}
+
+/// Events that wait while settings are judged or prepared. Each has a caller that waits for it, or
+/// is the end of one of two trials, so that they are few.
+pub enum Request<R: Release> {
+    /// A source has a component.
+    Offered {
+        /// The newest one.
+        component: Component,
+        /// Who offers.
+        reply: Reply,
+    },
+    /// Tries the newest offer again, where a person asks for it, where it was put off, or where it
+    /// was refused by a fault of the machine or the cloud.
+    Retry {
+        /// Who asks.
+        reply: Reply,
+    },
+    /// Settings are to be judged.
+    Proposed {
+        /// The new ones.
+        settings: R::Settings,
+        /// What becomes of earlier offers.
+        earlier: EarlierOffers,
+        /// Who proposes.
+        proposer: R::Proposer,
+    },
+    /// Something is so.
+    Told {
+        /// What.
+        told: Told,
+        /// Who waits until the slot knows.
+        done: Done,
+    },
+    /// A trial has ended.
+    TrialEnded {
+        /// Of the trial.
+        number: u64,
+        /// How.
+        result: Result<(), Breach>,
+    },
+}
+
+/// What somebody tells a slot.
+pub enum Told {
+    /// A person wants this rolled-back release to be tried once more; none where nobody wants one.
+    Asked(Option<String>),
+    /// Every offer that does not serve all objects came from another source.
+    Forget,
+    /// Another process rolled this release back.
+    Quarantined(Refusal),
+    /// The source has nothing to offer.
+    SourceFailed(SourceFailure),
+}
+
+/// What the slot's task has to do, in this order.
+pub enum Effect<R: Release> {
+    /// Ends the load, the judgement or the wait for a commit.
+    StopWork,
+    /// Loads an offer; ends in [`Event::Loaded`].
+    Load(Box<Load<R>>),
+    /// Judges settings; ends in [`Event::Judged`] or [`Event::Abandoned`].
+    Judge(Box<Judge<R>>, R::Proposer),
+    /// The calls of this release may go on: it serves (again).
+    Undrain(Arc<R>),
+    /// Calls that begin go here.
+    Route(Routing<R>),
+    /// The calls of this release have to end soon.
+    Drain(Arc<R>),
+    /// The calls under these settings have to end sooner.
+    Retire(R::Settings),
+    /// Watches this release and no other at this place.
+    Watch(Place, Option<Watch<R>>),
+    /// Whether questions of the controllers are remembered.
+    KeepQuestions(bool),
+    /// A log line and a metric.
+    Report(Report<R>),
+    /// With the number of releases that the state holds.
+    Publish(Box<SlotStatus>, u64),
+    /// The settings are prepared: waits for [`Event::Committed`] or [`Event::Abandoned`].
+    AwaitCommit(u64, R::Proposer),
+    /// Answers an offer or a retry.
+    Answer(Reply, Result<Offered, Refusal>),
+    /// Answers a caller without a result.
+    Confirm(Done),
+}
+
+/// Where a release is watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// It serves a share of the objects.
+    Canary,
+    /// It serves all objects.
+    Probation,
+}
+
+/// A trial that begins.
+pub struct Watch<R> {
+    /// Of the trial.
+    pub number: u64,
+    /// Is watched.
+    pub release: Arc<R>,
+    /// Is compared with.
+    pub predecessor: Arc<R>,
+    /// How long.
+    pub options: ProbationOptions,
+    /// The predecessor goes on to serve other objects.
+    pub beside: bool,
+}
+
+impl<R: Release> Watch<R> {
+    /// The trial, which ends in [`Request::TrialEnded`]. It begins now, and holds no release in
+    /// memory.
+    #[must_use]
+    pub fn trial(&self) -> Trial {
+        Trial::new(self.release.vitals(), self.predecessor.vitals(), self.options, self.beside)
+    }
+}
+
+/// What is logged and counted.
+pub enum Report<R> {
+    /// Serves all objects now.
+    Active(Arc<R>),
+    /// Serves this percentage of the objects now.
+    Canary(Arc<R>, u8),
+    /// Has passed probation.
+    Passed(Arc<R>),
+    /// An offer does not serve.
+    Refused(Refusal),
+    /// A release served and does not serve any more.
+    RolledBack(Refusal),
+    /// The active release refuses the new cloud-config.
+    KeepsConfig(Refusal),
+    /// The active release cannot be loaded under the new settings: nothing serves.
+    Stopped(Refusal),
+    /// A release was asked what the active one was asked.
+    Shadowed(ShadowStatus),
+    /// The source has nothing to offer.
+    SourceFailed(SourceFailure),
+}

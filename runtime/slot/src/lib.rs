@@ -1,0 +1,46 @@
+//! Decides which release of a provider serves, and knows nothing of WebAssembly.
+//!
+//! [`State::step`] is the whole decision: a pure function from a state and an [`Event`] to a state
+//! and [`Effect`]s. A task outside of this crate receives the events and runs the effects. There
+//! are two: the task of a slot in `skysail-host` loads components into sandboxes, and the task of
+//! the simulation loads a model. [`Release`] and [`Settings`] are all that this crate knows of
+//! either.
+//!
+//! The rest of the crate is what such a task needs and what no WebAssembly runtime has a part in:
+//! [`Routing`] says which release has a call, [`fault`] whose fault a failed call is, [`Vitals`]
+//! counts calls, [`Trial`] judges a release by these counts, [`Drain`] ends the calls of a release.
+
+mod component;
+mod drain;
+mod event;
+pub mod fault;
+mod quarantine;
+mod release;
+mod rollout;
+mod routing;
+mod stage;
+mod state;
+mod status;
+mod trial;
+mod vitals;
+
+pub use self::{
+    component::{Component, Offer, digest_of, digest_text},
+    drain::{DRAIN, Drain, SETTINGS},
+    event::{
+        Done, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome, Place, Proposal, Reply, Report,
+        Request, Told, Wanted, Watch,
+    },
+    fault::Fault,
+    release::{Release, Settings, is_same_identity},
+    rollout::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions},
+    routing::{Routing, Share, is_in_share},
+    stage::Stage,
+    state::State,
+    status::{
+        ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
+        SourceFailure,
+    },
+    trial::{Breach, LONGEST, SAMPLE, Trial},
+    vitals::{Broken, Counts, Vitals},
+};
