@@ -7,10 +7,14 @@ use std::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use skysail_provider::Provider;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,6 +27,11 @@ use crate::{
     settings::{ControllerSettings, EnabledControllers},
     watch::ObjectKey,
 };
+
+/// After a start, younger providers wait this long for the schemes that the first release of an
+/// older provider declares. A release is loaded within seconds; a provider whose component cannot
+/// be had must not stop the others for longer.
+const FIRST_RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// One provider, from the moment when an operator adds it until the operator removes it. Each
 /// provider has its own queues, so no provider waits for another.
@@ -46,6 +55,8 @@ pub(crate) struct Lane {
     pub(crate) passes: Notify,
     /// Becomes true with the first node set; Services are reconciled only after it.
     pub(crate) published: watch::Sender<bool>,
+    /// See [`FIRST_RELEASE_PATIENCE`].
+    made: Instant,
     /// Ends the lane's tasks.
     pub(crate) stop: CancellationToken,
     /// The settings that an operator may edit.
@@ -101,6 +112,7 @@ impl Lane {
             routes: queues.queue(labels("Routes", routes)),
             passes: Notify::new(),
             published: watch::Sender::new(false),
+            made: Instant::now(),
             stop,
             settings: RwLock::new(Arc::new(entry.clone())),
             edits: AtomicU64::new(0),
@@ -111,6 +123,11 @@ impl Lane {
     /// Whether this entry describes the same provider, perhaps with other settings.
     pub(crate) fn is_of(&self, entry: &ProviderEntry) -> bool {
         self.name == entry.name && Arc::ptr_eq(&self.provider, &entry.provider)
+    }
+
+    /// When nobody awaits its first release any longer.
+    pub(crate) fn patience_ends(&self) -> Instant {
+        self.made + FIRST_RELEASE_PATIENCE
     }
 
     /// The current settings.

@@ -6,6 +6,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use tokio::time::Instant;
+
 use crate::{
     lane::Lane,
     ownership::{Claim, LaneId},
@@ -45,9 +47,10 @@ impl Lanes {
 
     /// The current claim of each provider; see [`providers::claims`].
     pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {
-        let lanes: Vec<(LaneId, Arc<ProviderEntry>)> =
-            self.all().iter().map(|lane| (lane.id, lane.settings())).collect();
-        providers::claims(lanes.iter().map(|(lane, entry)| (*lane, &**entry)), before)
+        let (lanes, now) = (self.all(), Instant::now());
+        let entries: Vec<(LaneId, Arc<ProviderEntry>)> = lanes.iter().map(|lane| (lane.id, lane.settings())).collect();
+        let awaited = |id| lanes.iter().any(|lane| lane.id == id && now < lane.patience_ends());
+        providers::claims(entries.iter().map(|(lane, entry)| (*lane, &**entry)), before, awaited)
     }
 
     /// Replaces the set of providers; `new` creates the lane of an added provider.

@@ -7,7 +7,7 @@
 //!   ([`ControllerSettings::shutdown_grace`]), then writes the queued Events.
 //! - If a task ends unexpectedly, the whole manager ends and names the task.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use futures::{
     StreamExt as _,
@@ -22,7 +22,7 @@ use skysail_provider::Fence;
 use tokio::{
     sync::{broadcast, mpsc, watch::Receiver},
     task::JoinSet,
-    time::timeout,
+    time::{timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -295,7 +295,7 @@ async fn watch_nodes((context, stop): (Arc<Context>, CancellationToken)) {
         if synced.wait_for(|synced| *synced).await.is_ok() {
             context.nodes_synced.send_replace(true);
         }
-        std::future::pending::<()>().await;
+        pending::<()>().await;
     };
     tokio::select! {
         () = stop.cancelled() => {}
@@ -356,6 +356,7 @@ async fn follow_releases((context, lane): Shared) {
     let (mut releases, mut rotations) = (lane.releases.clone(), lane.rotations.clone());
     triggers::report_claims(&context);
     triggers::report_ignored_schemes(&context, &lane);
+    let mut is_awaited = true;
     loop {
         // A removed slot closes its channel; the pattern then does not match.
         tokio::select! {
@@ -366,6 +367,10 @@ async fn follow_releases((context, lane): Shared) {
                 triggers::release_changed(&context, &lane);
             }
             Ok(()) = rotations.changed() => triggers::credentials_rotated(&context, &lane),
+            _elapsed = timeout_at(lane.patience_ends(), pending::<()>()), if is_awaited => {
+                is_awaited = false;
+                triggers::report_claims(&context);
+            }
         }
     }
 }
@@ -385,9 +390,6 @@ async fn serve_services((context, lane): Shared) {
             key = queue.next(), if running.len() < at_once => {
                 let (context, lane) = (Arc::clone(&context), Arc::clone(&lane));
                 running.spawn(async move {
-                    // A release may have just become active, and its schemes are not in the
-                    // claims yet.
-                    triggers::claims_changed(&context);
                     let turn = service::run(&context, &lane, &key);
                     let next = context.turn(&lane, format!("the Service {key}"), turn).await;
                     lane.services.done(key, next);

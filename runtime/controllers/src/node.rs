@@ -50,14 +50,16 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
     let cloud = &*lane.provider;
     let queue = &lane.nodes;
     // observe (pure)
+    let has_no_schemes_yet = cloud.info().is_some() && !context.nodes.is_settled(lane.id);
     let now = Instant::now();
     let mut waiting = Vec::new();
     let mut initialized = Vec::new();
     for name in names {
         match context.nodes.get(&name).filter(|view| view.owner.provider() == Some(lane.id)) {
             // As upstream: a provider without instances initialises no node. A release that
-            // supports instances requeues the node.
-            Some(view) if view.uninitialized && has_no_instances(cloud) => {
+            // supports instances requeues the node, and so does the decision about the schemes that
+            // the node's provider ID may have.
+            Some(view) if view.uninitialized && (has_no_instances(cloud) || has_no_schemes_yet) => {
                 queue.done(name, Next::OnChange);
             }
             Some(view) if view.wanting && !view.writes.wait(now).is_zero() => {

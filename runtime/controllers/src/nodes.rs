@@ -221,16 +221,19 @@ impl Nodes {
     }
 
     /// Replaces the claims by the result of `claims` and assigns every node again. Returns the
-    /// views whose owner changed.
+    /// views whose owner changed, and the providers whose schemes became settled.
     ///
     /// `claims` runs under the lock: of two concurrent calls the later one sees all that the
     /// earlier one saw.
-    pub(crate) fn reassign(&self, claims: impl FnOnce(&[Claim]) -> Vec<Claim>) -> Vec<NodeView> {
+    pub(crate) fn reassign(&self, claims: impl FnOnce(&[Claim]) -> Vec<Claim>) -> (Vec<NodeView>, Vec<LaneId>) {
         let mut inner = self.lock();
         let claims = claims(&inner.claims);
         if *inner.claims == *claims {
-            return Vec::new();
+            return Default::default();
         }
+        let waited = |lane| inner.claims.iter().any(|claim| claim.lane == lane && !claim.settled);
+        let settled = claims.iter().filter(|claim| claim.settled && waited(claim.lane)).map(|claim| claim.lane);
+        let settled = settled.collect();
         inner.claims = claims.into();
         let Inner { claims, lanes, .. } = &mut *inner;
         for claim in claims.iter() {
@@ -248,7 +251,7 @@ impl Nodes {
         }
         let Inner { claims, lanes, .. } = &mut *inner;
         lanes.retain(|lane, _| claims.iter().any(|claim| claim.lane == *lane));
-        moved
+        (moved, settled)
     }
 
     /// The contested nodes: for each ordered pair of providers the number of nodes, and the name of
@@ -270,6 +273,11 @@ impl Nodes {
     pub(crate) fn schemes(&self, lane: LaneId) -> Vec<String> {
         let inner = self.lock();
         inner.claims.iter().find(|claim| claim.lane == lane).map(|claim| claim.schemes.clone()).unwrap_or_default()
+    }
+
+    /// Whether this provider's nodes are known; see [`Claim::settled`].
+    pub(crate) fn is_settled(&self, lane: LaneId) -> bool {
+        self.lock().claims.iter().any(|claim| claim.lane == lane && claim.settled)
     }
 
     pub(crate) fn claims(&self) -> Arc<[Claim]> {

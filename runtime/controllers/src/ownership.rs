@@ -16,8 +16,11 @@ pub(crate) type LaneId = usize;
 pub(crate) struct Claim {
     /// The provider.
     pub(crate) lane: LaneId,
-    /// Schemes of `spec.providerID`, without `://`.
+    /// Schemes of `spec.providerID`, without `://`; none before they are settled.
     pub(crate) schemes: Vec<String>,
+    /// Whether the schemes are decided. They are not while no release has declared them, and while
+    /// an older provider may still declare the same ones.
+    pub(crate) settled: bool,
     /// Labels that an uninitialised node must all carry; an empty selector claims no node.
     pub(crate) node_selector: BTreeMap<String, String>,
     /// Values of `spec.loadBalancerClass`.
@@ -118,6 +121,7 @@ mod tests {
         let claim = |lane, scheme: &str, pool: Option<&str>, class: &str, default| Claim {
             lane,
             schemes: vec![scheme.to_owned()],
+            settled: true,
             node_selector: pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect(),
             load_balancer_classes: vec![class.to_owned()],
             default,

@@ -107,7 +107,7 @@ impl Providers {
 
     /// The claims of each provider, identified by its index.
     pub(crate) fn claims(&self) -> Vec<Claim> {
-        claims(self.entries.iter().enumerate(), &[])
+        claims(self.entries.iter().enumerate(), &[], |_| false)
     }
 }
 
@@ -162,20 +162,30 @@ impl ProviderEntry {
 /// A provider claims the schemes in its spec, otherwise those that its component declares. Without
 /// a release it keeps its schemes of `before`, so that no node changes its owner while a release is
 /// being replaced.
+///
+/// After a start, the release of a younger provider may serve first. Its schemes are settled when
+/// those of all older providers are, except of older providers that nobody awaits any longer
+/// (`awaited` is false).
 pub(crate) fn claims<'a>(
     oldest_first: impl IntoIterator<Item = (LaneId, &'a ProviderEntry)>,
     before: &[Claim],
+    awaited: impl Fn(LaneId) -> bool,
 ) -> Vec<Claim> {
     let mut claims: Vec<Claim> = Vec::new();
+    let mut older_may_declare = false;
     for (lane, entry) in oldest_first {
-        let known = || Some(before.iter().find(|claim| claim.lane == lane)?.schemes.clone());
-        let schemes = entry.wanted_schemes().or_else(known).unwrap_or_default();
-        let schemes = schemes.into_iter().filter(|scheme| holder(&claims, Claim::schemes, scheme).is_none());
+        let known = before.iter().find(|claim| claim.lane == lane && claim.settled);
+        let wanted = entry.wanted_schemes().or_else(|| Some(known?.schemes.clone()));
+        let settled = wanted.is_some() && (known.is_some() || !older_may_declare);
+        older_may_declare |= wanted.is_none() && awaited(lane);
+        let schemes = wanted.filter(|_| settled).unwrap_or_default().into_iter();
+        let schemes = schemes.filter(|scheme| holder(&claims, Claim::schemes, scheme).is_none());
         let classes = entry.load_balancer_classes.iter();
         let classes = classes.filter(|class| holder(&claims, Claim::classes, class).is_none());
         let claim = Claim {
             lane,
             schemes: schemes.collect(),
+            settled,
             node_selector: entry.node_selector.clone(),
             load_balancer_classes: classes.cloned().collect(),
             default: entry.default,
@@ -204,7 +214,7 @@ mod tests {
     use skysail_provider::fake::FakeProvider;
     use tokio::sync::watch;
 
-    use super::{Findings, ProviderAddresses, ProviderEntry, Providers, ProvidersError, claims};
+    use super::{Claim, Findings, ProviderAddresses, ProviderEntry, Providers, ProvidersError, claims};
 
     fn entry(name: &str, default: bool) -> ProviderEntry {
         ProviderEntry {
@@ -238,7 +248,7 @@ mod tests {
             Providers::new(vec![ProviderEntry { provider: Arc::new(fake.clone()), ..entry("a", true) }]).unwrap();
         let before = providers.claims();
         fake.stop();
-        assert_eq!(claims(providers.entries().iter().enumerate(), &before), before);
+        assert_eq!(claims(providers.entries().iter().enumerate(), &before, |_| true), before);
     }
 
     fn pinned(fake: &FakeProvider, name: &str, schemes: &[&str]) -> ProviderEntry {
@@ -277,6 +287,31 @@ mod tests {
             let providers = Providers::new(vec![pinned(&fake, "a", &[]), pinned(&fake, "b", pin)]).unwrap();
             assert_eq!(schemes(&providers), [vec!["cloud".to_owned()], vec![]]);
             assert!(taken(&providers, 1).unwrap().contains("the older provider a has the provider-ID scheme"));
+        }
+    }
+
+    /// After a start the younger provider's release serves first.
+    #[test]
+    fn a_younger_provider_gets_no_scheme_while_the_older_provider_may_declare_it() {
+        let fakes = [FakeProvider::new("cloud"), FakeProvider::new("cloud")];
+        let [older, younger] = &fakes;
+        for pin in [&[][..], &["cloud"]] {
+            older.stop();
+            let providers = Providers::new(vec![pinned(older, "a", &[]), pinned(younger, "b", pin)]).unwrap();
+            let now = |before: &[Claim], awaited: bool| {
+                claims(providers.entries().iter().enumerate(), before, |lane| lane == 0 && awaited)
+            };
+            let shown = |claims: &[Claim]| -> Vec<(bool, usize)> {
+                claims.iter().map(|claim| (claim.settled, claim.schemes.len())).collect()
+            };
+            let first = now(&[], true);
+            assert_eq!(shown(&first), [(false, 0), (false, 0)]);
+            assert_eq!(shown(&now(&first, false)), [(false, 0), (true, 1)], "nobody awaits the older one any longer");
+            older.start();
+            let both = now(&first, true);
+            assert_eq!(shown(&both), [(true, 1), (true, 0)]);
+            older.stop();
+            assert_eq!(now(&both, true), both);
         }
     }
 

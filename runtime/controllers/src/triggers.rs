@@ -128,6 +128,11 @@ pub(crate) fn node_changed(context: &Context, change: Change<core::Node, Version
 /// Handles another active release of this provider.
 pub(crate) fn release_changed(context: &Context, lane: &Lane) {
     claims_changed(context);
+    all_again(context, lane);
+}
+
+/// Queues all that the provider has to do, including what is in backoff.
+fn all_again(context: &Context, lane: &Lane) {
     ensure_again(context, lane);
     let waiting = context.nodes.owned(lane.id).into_iter().filter(|view| view.uninitialized);
     for view in waiting {
@@ -207,7 +212,10 @@ pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
 /// Node sets are published at once: a release that just became active may declare new schemes, and
 /// a Service with the earlier node set would lose all its backends.
 pub(crate) fn claims_changed(context: &Context) {
-    let moved = context.nodes.reassign(|claims| context.lanes.claims(claims));
+    let (moved, settled) = context.nodes.reassign(|claims| context.lanes.claims(claims));
+    for lane in settled.into_iter().filter_map(|lane| context.lanes.get(lane)) {
+        all_again(context, &lane);
+    }
     if moved.is_empty() {
         return;
     }

@@ -358,7 +358,7 @@ async fn new_claims_move_only_the_affected_nodes() {
         schemes: schemes.iter().map(|s| (*s).to_owned()).collect(),
         ..Claim::default()
     };
-    let moved = nodes.reassign(|_| vec![claim(0, &["one"]), claim(1, &["two", "three"])]);
+    let (moved, _) = nodes.reassign(|_| vec![claim(0, &["one"]), claim(1, &["two", "three"])]);
     assert_eq!(
         moved.into_iter().map(|view| (view.node.name.clone(), view.owner)).collect::<Vec<_>>(),
         [("c".to_owned(), Owner::Provider(1))]

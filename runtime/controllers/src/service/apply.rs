@@ -51,7 +51,7 @@ impl Subject<'_> {
     ) -> Result<(), Error> {
         // Checked before the first write: a provider without load balancers must not leave a
         // finalizer behind.
-        let provider = load_balancers(&*self.lane.provider)?;
+        let provider = self.load_balancers()?;
         // A drift repair that changed nothing emits no Event.
         let begun = (!repeated).then(|| {
             let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
@@ -91,6 +91,18 @@ impl Subject<'_> {
         self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await
     }
 
+    /// For calls with the provider's nodes: none before it is decided which nodes these are, or the
+    /// load balancer would lose its backends.
+    fn load_balancers(&self) -> Result<&dyn LoadBalancers, Error> {
+        let provider = load_balancers(&*self.lane.provider)?;
+        if !self.context.nodes.is_settled(self.lane.id) {
+            let text = "the provider's nodes are not known for at most 30 s after the start, because an older provider has no release yet and may claim them; list the older provider's schemes in its spec.providerIdSchemes to avoid the wait";
+            let waits = skysail_provider::Error::new(Code::NotServing, text);
+            return Err(Error::provider("call the provider's load balancers")(waits));
+        }
+        Ok(provider)
+    }
+
     /// Rejects a status with an address that this provider may not assign.
     fn addresses_judged(&self, status: LoadBalancerStatus) -> skysail_provider::Result<LoadBalancerStatus> {
         let rules = self.lane.addresses();
@@ -114,7 +126,7 @@ impl Subject<'_> {
         metrics.load_balancer_updates.inc();
         let begun = Instant::now();
         ledger.with(self.key, Entry::update_begins);
-        let result = match load_balancers(&*self.lane.provider) {
+        let result = match self.load_balancers() {
             Ok(provider) => provider
                 .update(&self.call(service), &self.context.settings.cluster_name, service, &shared.nodes)
                 .await

@@ -43,6 +43,50 @@ async fn a_second_provider_of_the_same_scheme_removes_no_backend_of_the_first() 
     assert!(transcript.contains("event kube-system Warning ClaimTaken x1: The provider two claims"), "{transcript}");
 }
 
+/// After a restart the younger provider's release serves first. Its cloud has none of the nodes, so
+/// it would delete those that are not ready.
+#[tokio::test(start_paused = true)]
+async fn a_younger_provider_that_serves_first_takes_no_node_of_the_older_provider() {
+    let mut world = serving(Cloud::new("one")).await;
+    world.heartbeat("c", "False").await;
+    world.forget();
+    let world = world
+        .restart(|clouds| {
+            clouds[0].fake.stop();
+            clouds.push(Cloud::new("two").describing("one").class("two.example/lb"));
+        })
+        .await;
+    world.add_service("of-two", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    pass(20 * S).await;
+    assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
+    assert!(world.node("c").await.is_some());
+    world.clouds[0].fake.start();
+    pass(20 * S).await;
+    assert_eq!(backends(&world), ["a", "b", "c"]);
+    let finding = world.clouds[1].finding(Finding::ClaimTaken).unwrap();
+    assert!(finding.contains("the older provider one has the provider-ID scheme \"one\""), "{finding}");
+    let served = world.clouds[1].fake.calls();
+    assert!(served.iter().any(|call| call.starts_with("ensure default/of-two")), "{served:?}");
+    assert!(served.iter().all(|call| call.contains("of-two") && !call.contains("nodes=a")), "{served:?}");
+}
+
+/// A component that cannot be fetched must not stop the provider beside it.
+#[tokio::test(start_paused = true)]
+async fn a_younger_provider_waits_half_a_minute_for_an_older_one_that_never_serves() {
+    let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];
+    let mut world = World::with(clouds);
+    world.fake().stop();
+    world.clouds[1].fake.add_instances(["a"]);
+    world.add_raw_node("a", json!({ "providerID": "two://a" })).await;
+    world.launch();
+    world.add_service("of-two", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    pass(29 * S).await;
+    assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
+    pass(2 * S).await;
+    let backends = world.clouds[1].fake.cloud().into_values().flat_map(|balancer| balancer.nodes).collect::<Vec<_>>();
+    assert_eq!(backends, ["a"]);
+}
+
 /// The finding is cleared with its cause.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_the_older_provider_drops_passes_to_the_younger_provider() {
