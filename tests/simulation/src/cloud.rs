@@ -19,6 +19,8 @@ use crate::{Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudW
 
 /// The longest lag of a read.
 const LAG_MAX_MS: u64 = 2_000;
+/// The error of a call that waited for the cloud until its deadline.
+pub(crate) const HANGS: &str = "the cloud did not answer within 30 s";
 /// The host ends a call after this.
 const HOST_DEADLINE: Duration = Duration::from_secs(30);
 /// A sent request takes effect within this time, which is shorter than a lease: so it has taken
@@ -150,6 +152,11 @@ impl Cloud {
         lies.into_iter().find_map(|(share, lie)| chance.once_in(share).then_some(lie))
     }
 
+    /// The share of loads of releases that fail by a fault of the machine.
+    pub(crate) fn unlucky(&self) -> f64 {
+        self.lock().weather.unlucky
+    }
+
     pub(crate) fn expire_token(&self, time: Duration) {
         self.lock().token_expired_until = Some(Instant::now() + time);
     }
@@ -222,7 +229,7 @@ impl Cloud {
         if fate.hangs {
             wait(HOST_DEADLINE).await;
             sender.fence.check()?;
-            let error = Error::new(Code::DeadlineExceeded, "the call took longer than 30 s");
+            let error = Error::new(Code::DeadlineExceeded, HANGS);
             self.story.tell(self.name, format_args!("{what} (for {}) hangs: {error}", sender.process));
             return Err(error);
         }

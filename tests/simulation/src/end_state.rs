@@ -41,6 +41,7 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
     let mut wrong = Vec::new();
     for service in services.iter().filter(|service| text(service, "/metadata/name") != "kubernetes") {
         check_service(service, &clouds, &mut wrong);
+        check_reconciled(service, &clouds, site, &mut wrong);
     }
     for (index, cloud) in clouds.iter().enumerate() {
         let provider = provider_name(index);
@@ -126,6 +127,18 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
     }
     if shown != real.iter().map(String::as_str).collect::<Vec<_>>() {
         wrong.push(format!("the Service {name} shows {shown:?}, the cloud has {real:?}"));
+    }
+}
+
+/// The release that serves has to have ensured each load balancer: a swap, like the start of a
+/// process, reconciles every object once.
+fn check_reconciled(service: &Value, clouds: &[Seen], site: &Site, wrong: &mut Vec<String>) {
+    for (cloud, source) in clouds.iter().zip(&site.sources).filter(|(cloud, _)| is_wanted(service, cloud)) {
+        let newest = source.offers.borrow();
+        if !site.referee.is_ensured_by(text(service, "/metadata/uid"), &newest.digest) {
+            let (name, origin) = (text(service, "/metadata/name"), &newest.offer.origin);
+            wrong.push(format!("the Service {name} was not ensured in {} since {origin} serves", cloud.name));
+        }
     }
 }
 

@@ -7,8 +7,9 @@
 //!
 //! # What is real
 //! The controllers and the leader election as `skysail run` composes them, in several replicas, on
-//! the in-memory Kubernetes API. The clouds and their providers are a model: requests have a
-//! latency, and some fail before or after they took effect.
+//! the in-memory Kubernetes API. In each replica, `skysail-slot` decides which release of each
+//! provider serves, with its trials, drains and routing. The clouds, the releases and the loads are
+//! a model: requests have a latency, and some fail before or after they took effect.
 //!
 //! # What repeats
 //! Everything repeats: the clock is tokio's paused clock, there is one thread, and all randomness
@@ -39,9 +40,12 @@ mod operator;
 mod plan;
 mod provider;
 mod referee;
+mod release;
 mod replica;
 mod rival;
 mod simulation;
+mod slot;
+mod slot_provider;
 mod story;
 mod weather;
 

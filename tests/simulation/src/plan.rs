@@ -18,6 +18,10 @@ mod most {
     pub(super) const HANGS: f64 = 0.02;
     /// Of look-ups of machines: each kind of lie.
     pub(super) const LIES: f64 = 0.2;
+    /// A vendor offers a release.
+    pub(super) const RELEASE: usize = 10;
+    /// An operator edits the settings of a provider's slot.
+    pub(super) const SETTINGS: usize = 6;
     /// Established connections are lost without a sign.
     pub(super) const LOST_CONNECTIONS: usize = 6;
     /// A process is frozen for a while.
@@ -77,6 +81,8 @@ pub(crate) struct CloudWeather {
     pub(crate) stale: f64,
     /// Of calls: the guest traps or meets a limit before some request.
     pub(crate) guest: f64,
+    /// Of loads of releases: the machine has no memory for the compiler.
+    pub(crate) unlucky: f64,
     /// Never answers. The host ends the call at its deadline.
     pub(crate) hangs: f64,
     /// Of look-ups: one machine that exists is called missing.
@@ -96,7 +102,8 @@ pub(crate) struct Mishaps {
     pub(crate) crash: u32,
     pub(crate) stop: u32,
     pub(crate) partition: u32,
-    pub(crate) swap: u32,
+    pub(crate) release: u32,
+    pub(crate) settings: u32,
     pub(crate) token: u32,
     pub(crate) compaction: u32,
     pub(crate) tampering: u32,
@@ -169,6 +176,7 @@ impl Plan {
             too_many: share(0.1),
             stale: share(0.5),
             guest: share(0.2),
+            unlucky: share(0.3),
             hangs: share(most::HANGS),
             lies_missing: share(most::LIES),
             lies_junk: share(most::LIES),
@@ -182,7 +190,8 @@ impl Plan {
             crash: weight(20),
             stop: weight(10),
             partition: weight(10),
-            swap: weight(10),
+            release: weight(most::RELEASE),
+            settings: weight(most::SETTINGS),
             token: weight(5),
             compaction: weight(10),
             tampering: weight(5),

@@ -1,18 +1,12 @@
-//! The provider of a simulated cloud in one process, as a careful vendor would write it.
+//! The provider of a simulated cloud in one process, as a careful vendor would write it; some
+//! releases of it trap.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use skysail_provider::{
-    Call, Code, Detail, Error, Info, Ingress, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, NodeSet, OwnedLoadBalancer, Provider, Result, Route, Routes, Service,
+    Call, Code, Detail, Error, Info, Ingress, Instance, Instances, Interface, LoadBalancerInventory,
+    LoadBalancerStatus, LoadBalancers, NodeSet, OwnedLoadBalancer, Result, Route, Routes, Service,
 };
 
 use crate::{
@@ -24,20 +18,17 @@ use crate::{
 /// The invalid address that a faulty provider returns.
 pub(crate) const JUNK: &str = "no-address";
 
-/// The provider of one cloud in one process.
+/// One release of the provider of one cloud in one process.
 pub(crate) struct CloudProvider {
     cloud: Arc<Cloud>,
     process: String,
     link: Arc<Link>,
     referee: Arc<Referee>,
-    info: Arc<Info>,
-    serving: AtomicBool,
-}
-
-impl fmt::Debug for CloudProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CloudProvider").field("cloud", &self.cloud.name).finish_non_exhaustive()
-    }
+    pub(crate) info: Info,
+    /// The digest of the release.
+    digest: Arc<str>,
+    /// The functions trap.
+    traps: bool,
 }
 
 /// One call in progress.
@@ -76,25 +67,33 @@ fn backends_of(nodes: &NodeSet) -> BTreeSet<String> {
 }
 
 impl CloudProvider {
-    /// A provider that does not serve yet.
-    pub(crate) fn new(cloud: Arc<Cloud>, (process, link): (&str, Arc<Link>), referee: Arc<Referee>) -> Self {
-        let info = Arc::new(Info {
+    pub(crate) fn new(
+        cloud: Arc<Cloud>,
+        (process, link): (&str, Arc<Link>),
+        referee: Arc<Referee>,
+        (digest, traps): (Arc<str>, bool),
+    ) -> Self {
+        let info = Info {
             name: cloud.name.to_owned(),
             version: "1.0.0".to_owned(),
             description: "simulated".to_owned(),
             provider_id_schemes: vec![cloud.scheme.to_owned()],
             has_cluster_id: true,
             egress: Vec::new(),
-        });
-        Self { cloud, process: process.to_owned(), link, referee, info, serving: AtomicBool::new(false) }
+        };
+        Self { cloud, process: process.to_owned(), link, referee, info, digest, traps }
     }
 
-    /// Starts or stops serving.
-    pub(crate) fn serve(&self, serving: bool) {
-        self.serving.store(serving, Ordering::SeqCst);
+    /// Only the first cloud has routes.
+    pub(crate) fn interfaces(&self) -> &'static [Interface] {
+        const ALL: &[Interface] =
+            &[Interface::LoadBalancers, Interface::LoadBalancerInventory, Interface::Instances, Interface::Routes];
+        const NO_ROUTES: &[Interface] =
+            &[Interface::LoadBalancers, Interface::LoadBalancerInventory, Interface::Instances];
+        if self.cloud.has_routes { ALL } else { NO_ROUTES }
     }
 
-    /// Checks in the order of the host: the fence, then whether a release serves, then the guest.
+    /// Checks in the order of the host: the fence, then the guest.
     async fn enter<'a>(
         &'a self,
         call: &'a Call,
@@ -107,8 +106,8 @@ impl CloudProvider {
         if service.is_none() {
             self.referee.spends(format!("calls of {function} of {}", self.cloud.name));
         }
-        if !self.serving.load(Ordering::SeqCst) {
-            return Err(Error::new(Code::NotServing, "no release serves"));
+        if self.traps {
+            return Err(Error::new(Code::Trapped, "the guest trapped: unreachable"));
         }
         let sender = Sender { process: &self.process, link: &self.link, fence: &call.fence };
         Ok(Entered { sender, cloud: &self.cloud, _turn: turn })
@@ -155,6 +154,7 @@ impl LoadBalancers for CloudProvider {
             state.balancers.insert(name, balancer);
         };
         entered.write(what, put).await?;
+        self.referee.ensured(&service.uid, &self.digest);
         Ok(status_of(address))
     }
 
@@ -313,27 +313,5 @@ impl Routes for CloudProvider {
             results.push(entered.write(what, delete).await);
         }
         Ok(results)
-    }
-}
-
-impl Provider for CloudProvider {
-    fn info(&self) -> Option<Arc<Info>> {
-        self.serving.load(Ordering::SeqCst).then(|| Arc::clone(&self.info))
-    }
-
-    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(self)
-    }
-
-    fn load_balancer_inventory(&self) -> Option<&dyn LoadBalancerInventory> {
-        Some(self)
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        Some(self)
-    }
-
-    fn routes(&self) -> Option<&dyn Routes> {
-        self.cloud.has_routes.then_some(self as &dyn Routes)
     }
 }

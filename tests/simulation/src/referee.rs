@@ -60,6 +60,8 @@ struct Inner {
     made_in_the_past: BTreeSet<String>,
     /// The lease's version, and when it was first seen.
     lease: Option<(String, Instant)>,
+    /// By UID of a Service: the digest of the release that ensured its load balancer last.
+    ensured: BTreeMap<String, Arc<str>>,
     /// UIDs of nodes that people deleted.
     deleted_by_people: BTreeSet<String>,
 }
@@ -105,6 +107,7 @@ impl Referee {
             past_was_shown: false,
             made_in_the_past: BTreeSet::new(),
             lease: None,
+            ensured: BTreeMap::new(),
             deleted_by_people: BTreeSet::new(),
         };
         let settings = &plan.settings;
@@ -244,6 +247,16 @@ impl Referee {
     /// Service needs the resource.
     pub(crate) fn made_in_the_past(&self, uid: &str) -> bool {
         self.lock().made_in_the_past.contains(uid)
+    }
+
+    /// A release has ensured the load balancer of this Service.
+    pub(crate) fn ensured(&self, uid: &str, digest: &Arc<str>) {
+        self.lock().ensured.insert(uid.to_owned(), Arc::clone(digest));
+    }
+
+    /// Whether this release ensured the load balancer of the Service last.
+    pub(crate) fn is_ensured_by(&self, uid: &str, digest: &str) -> bool {
+        self.lock().ensured.get(uid).is_some_and(|last| **last == *digest)
     }
 
     /// A process requests the deletion of a node whose machine exists, or was not reported missing

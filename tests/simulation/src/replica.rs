@@ -11,7 +11,12 @@ use skysail_controllers::{
 };
 use skysail_dev::api::ApiServer;
 use skysail_election::{Clock, ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Timing, fenced};
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use skysail_slot::{Component, Offered, Request, SlotStatus};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -22,10 +27,14 @@ use crate::{
     cloud::Cloud,
     link::{Link, Requests},
     operator::Ownership,
-    provider::CloudProvider,
+    release::{Conf, Maker, Settings, Source},
+    slot::Slot,
+    slot_provider::SlotProvider,
     story::Story,
 };
 
+/// The time between two retries of an offer.
+const RETRY_PERIOD: Duration = Duration::from_secs(30);
 const LEASE: &str = "cloud-controller-manager";
 /// The API path of the lease.
 pub(crate) const LEASE_PATH: &str =
@@ -39,6 +48,8 @@ pub(crate) const CLOUD_LABEL: &str = "example.com/cloud";
 pub(crate) struct Site {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) clouds: Vec<Arc<Cloud>>,
+    /// Of each cloud's provider.
+    pub(crate) sources: Vec<Source>,
     pub(crate) referee: Arc<Referee>,
     pub(crate) story: Story,
     pub(crate) ownership: watch::Receiver<Ownership>,
@@ -51,22 +62,17 @@ pub(crate) struct Replica {
     pub(crate) name: String,
     pub(crate) link: Arc<Link>,
     stop: CancellationToken,
-    slots: Vec<Slot>,
+    slots: Vec<Served>,
     tasks: JoinSet<String>,
 }
 
 /// One provider of a process.
 #[derive(Clone)]
-struct Slot {
-    provider: Arc<CloudProvider>,
+struct Served {
+    slot: Arc<Slot>,
+    provider: Arc<SlotProvider>,
+    /// As in `skysail run`: the slot's generation, and nothing else of its status.
     generation: watch::Sender<u64>,
-}
-
-impl Slot {
-    fn become_active(&self) {
-        self.provider.serve(true);
-        self.generation.send_modify(|generation| *generation += 1);
-    }
 }
 
 /// The clocks of the process's machine: they run a little faster or slower than virtual time, and
@@ -92,12 +98,29 @@ impl Replica {
     pub(crate) fn start(site: &Site, plan: &Plan, name: String, chance: &mut Chance) -> Self {
         site.story.tell(&name, "starts");
         let link = Link::new(site.requests.clone());
-        let process = || (name.as_str(), Arc::clone(&link));
-        let slot = |cloud: &Arc<Cloud>| Slot {
-            provider: Arc::new(CloudProvider::new(Arc::clone(cloud), process(), Arc::clone(&site.referee))),
-            generation: watch::Sender::new(0),
-        };
-        let slots: Vec<Slot> = site.clouds.iter().map(slot).collect();
+        let mut tasks = JoinSet::new();
+        let mut slots = Vec::new();
+        for (index, (cloud, source)) in site.clouds.iter().zip(&site.sources).enumerate() {
+            let maker = Maker {
+                cloud: Arc::clone(cloud),
+                process: name.clone(),
+                link: Arc::clone(&link),
+                referee: Arc::clone(&site.referee),
+                living: Arc::default(),
+            };
+            let called = format!("{name}/{}", provider_name(index));
+            let chance = |what: &str| Chance::of(plan.seed, &format!("{what} of {called}"));
+            let told = (site.story.clone(), chance("loads"));
+            let settings = Settings::new(source.conf.borrow().clone());
+            let (slot, task) = Slot::new(called.clone(), settings, maker, told);
+            tasks.spawn(task);
+            let generation = watch::Sender::new(0);
+            tasks.spawn(follow_generation(slot.status(), generation.clone()));
+            tasks.spawn(follow_offers(Arc::clone(&slot), source.offers.clone()));
+            tasks.spawn(follow_settings(Arc::clone(&slot), source.conf.clone(), chance("settings")));
+            let provider = Arc::new(SlotProvider::new(Arc::clone(&slot), cloud.has_routes));
+            slots.push(Served { slot, provider, generation });
+        }
         let stop = CancellationToken::new();
         let skew = i64::try_from(chance.number(0..=600)).unwrap_or_default();
         let time_of_day = Timestamp::constant(1_767_225_600 + skew, 0);
@@ -113,15 +136,6 @@ impl Replica {
             stop: stop.clone(),
             story: site.story.clone(),
         };
-        let mut tasks = JoinSet::new();
-        for slot in slots.clone() {
-            let compiling = chance.milliseconds(0..=5_000);
-            tasks.spawn(async move {
-                wait(compiling).await;
-                slot.become_active();
-                std::future::pending().await
-            });
-        }
         let runs = Arc::clone(&link);
         tasks.spawn(async move { runs.run(life.run()).await });
         Self { name, link, stop, slots, tasks }
@@ -141,21 +155,95 @@ impl Replica {
         self.stop.cancel();
     }
 
-    /// A new release of each provider becomes active.
-    pub(crate) fn swap(&self) {
-        self.slots.iter().for_each(Slot::become_active);
+    /// What is wrong with the slots after the last offers.
+    pub(crate) fn wrong_slots(&self, sources: &[Source]) -> Vec<String> {
+        let wrong = |(served, source): (&Served, &Source)| {
+            let (status, newest) = (served.slot.status().borrow().clone(), source.offers.borrow());
+            let name = &served.slot.name;
+            let serves = status.active.as_ref().map(|active| active.digest.as_str());
+            if serves != Some(&*newest.digest) {
+                let serves = status.active.map(|active| active.origin);
+                return Some(format!("{name} serves {serves:?}, and the newest offer is {}", newest.offer.origin));
+            }
+            if status.canary.is_some() || status.candidate.is_some() || status.probation.is_some() {
+                return Some(format!("{name} has not ended its rollout"));
+            }
+            let living = served.slot.living();
+            (living != 1).then(|| format!("{name} holds {living} releases, and one serves"))
+        };
+        self.slots.iter().zip(sources).filter_map(wrong).collect()
     }
+}
 
-    /// No release serves for a while.
-    pub(crate) fn withdraw_release(&mut self, cloud: usize, time: Duration) {
-        let Some(slot) = self.slots.get(cloud).cloned() else { return };
-        slot.provider.serve(false);
-        self.tasks.spawn(async move {
-            wait(time).await;
-            slot.become_active();
-            std::future::pending().await
-        });
+/// As `skysail run` connects a slot with the controllers.
+async fn follow_generation(mut status: watch::Receiver<SlotStatus>, sender: watch::Sender<u64>) -> String {
+    loop {
+        let generation = status.borrow_and_update().generation;
+        sender.send_if_modified(|known| std::mem::replace(known, generation) != generation);
+        if status.changed().await.is_err() {
+            return "its slot is gone".to_owned();
+        }
     }
+}
+
+/// As the feeder of `skysail run`: offers what the source has, now and after each change, and
+/// retries. Invariant: each offer is answered, and only a newer one overtakes it.
+async fn follow_offers(slot: Arc<Slot>, mut offers: watch::Receiver<Component>) -> String {
+    let mut retry = interval(RETRY_PERIOD);
+    retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut under_way = JoinSet::new();
+    offers.mark_changed();
+    loop {
+        tokio::select! {
+            biased;
+            Ok(()) = offers.changed() => {
+                let component = offers.borrow_and_update().clone();
+                let (slot, newest) = (Arc::clone(&slot), offers.clone());
+                under_way.spawn(async move {
+                    let (digest, origin) = (Arc::clone(&component.digest), component.offer.origin.clone());
+                    let answer = slot.request(|reply| Request::Offered { component, reply }).await;
+                    let is_newest = newest.borrow().digest == digest;
+                    if answer.is_none() || (is_newest && answer == Some(Ok(Offered::Overtaken))) {
+                        slot.story.violate(format_args!("{}: the offer of {origin} is lost: {answer:?}", slot.name));
+                    }
+                });
+            }
+            Some(_) = under_way.join_next() => {}
+            _ = retry.tick(), if under_way.is_empty() => {
+                let slot = Arc::clone(&slot);
+                under_way.spawn(async move {
+                    drop(slot.request(|reply| Request::Retry { reply }).await);
+                });
+            }
+        }
+    }
+}
+
+/// As an operator's edit reaches the fleet: the settings are judged, and committed after a while.
+/// Sometimes another provider of the fleet refuses its own, so that these are dropped, and come
+/// again.
+async fn follow_settings(slot: Arc<Slot>, mut confs: watch::Receiver<Conf>, mut chance: Chance) -> String {
+    let mut known = confs.borrow().clone();
+    while confs.changed().await.is_ok() {
+        let conf = confs.borrow_and_update().clone();
+        if conf == known {
+            continue;
+        }
+        let retry = conf.retry.clone();
+        if (Conf { retry: known.retry.clone(), ..conf.clone() }) == known {
+            // Nothing else has changed, so that nothing has to be judged.
+            slot.ask_again(retry).await;
+        } else {
+            let after = chance.milliseconds(0..=3_000);
+            if chance.once_in(0.3) {
+                slot.reconfigure(Settings::new(conf.clone()), None).await;
+                wait(after).await;
+            }
+            slot.reconfigure(Settings::new(conf.clone()), Some(after)).await;
+        }
+        known = conf;
+    }
+    "its operator is gone".to_owned()
 }
 
 /// The name of the provider of this cloud, by its place in [`Site::clouds`].
@@ -164,9 +252,9 @@ pub(crate) fn provider_name(cloud: usize) -> String {
 }
 
 /// The current providers, oldest first.
-fn providers(slots: &[Slot], ownership: Ownership) -> Providers {
+fn providers(slots: &[Served], ownership: Ownership) -> Providers {
     let there = [true, ownership.second, ownership.younger];
-    let entry = |(index, (slot, _)): (usize, (&Slot, bool))| ProviderEntry {
+    let entry = |(index, (slot, _)): (usize, (&Served, bool))| ProviderEntry {
         name: provider_name(index),
         provider: Arc::clone(&slot.provider) as Arc<_>,
         default: index == 0,
@@ -197,7 +285,7 @@ fn providers(slots: &[Slot], ownership: Ownership) -> Providers {
 /// The task of the process.
 struct Life {
     client: kube::Client,
-    slots: Vec<Slot>,
+    slots: Vec<Served>,
     ownership: watch::Receiver<Ownership>,
     settings: ControllerSettings,
     clock: ReplicaClock,

@@ -18,6 +18,7 @@ use crate::{
     operations::People,
     operator::Operator,
     referee::LOOK_EVERY,
+    release::Vendor,
     replica::{Replica, Site},
     rival::Rival,
     story::Story,
@@ -49,7 +50,8 @@ enum Event {
     Crash,
     Stop,
     Partition,
-    Swap,
+    Release,
+    Settings,
     Token,
     Compaction,
     Tampering,
@@ -105,6 +107,7 @@ struct Day {
     /// When frozen processes continue.
     frozen: Vec<(Instant, Arc<Link>, String)>,
     operator: Operator,
+    vendor: Vendor,
     rival: Rival,
 }
 
@@ -125,8 +128,9 @@ impl Day {
         let weather = Arc::new(Weather::new(&plan, Arc::clone(&referee), clouds.clone(), (story.clone(), written)));
         server.set_faults(Some(Arc::clone(&weather) as Arc<_>));
         let operator = Operator::new(plan.seed, story.clone());
-        let site =
-            Site { server, clouds, referee, story, ownership: operator.ownership(), requests: Requests::default() };
+        let vendor = Vendor::new(&plan, clouds.len(), story.clone());
+        let (ownership, sources) = (operator.ownership(), vendor.sources());
+        let site = Site { server, clouds, sources, referee, story, ownership, requests: Requests::default() };
         let people = People::new(&site, &plan);
         let places = (0..plan.replicas).map(|_| Place::Down(Instant::now())).collect();
         let chance = Chance::of(plan.seed, "day");
@@ -141,6 +145,7 @@ impl Day {
             reached_again: Vec::new(),
             frozen: Vec::new(),
             operator,
+            vendor,
             rival,
         }
     }
@@ -152,6 +157,7 @@ impl Day {
             self.look_after_processes();
             self.site.referee.settle();
             self.people.go_on().await;
+            self.vendor.go_on();
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -198,7 +204,8 @@ impl Day {
             (mishaps.crash, Event::Crash),
             (mishaps.stop, Event::Stop),
             (mishaps.partition, Event::Partition),
-            (mishaps.swap, Event::Swap),
+            (mishaps.release, Event::Release),
+            (mishaps.settings, Event::Settings),
             (mishaps.token, Event::Token),
             (mishaps.compaction, Event::Compaction),
             (mishaps.tampering, Event::Tampering),
@@ -235,6 +242,8 @@ impl Day {
             Event::Tampering => self.people.tamper(),
             Event::LostPool => self.people.delete_some_pool(),
             Event::Ownership => self.operator.edit(),
+            Event::Release => self.vendor.offer(),
+            Event::Settings => self.vendor.edit(),
             Event::Rival => {
                 self.site.story.tell("rival", format_args!("empties each status for {} ms", time.as_millis()));
                 self.rival.act_until(Instant::now() + time);
@@ -255,17 +264,6 @@ impl Day {
                 day.weather.cut_off(&replica.name, true);
                 day.reached_again.push((Instant::now() + time, replica.name.clone()));
             }),
-            Event::Swap if self.chance.once_in(0.7) => self.with_some_process(|_, replica, story| {
-                story.tell(&replica.name, "swaps its releases");
-                replica.swap();
-            }),
-            Event::Swap => {
-                let cloud = self.chance.number(0..=1);
-                self.with_some_process(|_, replica, story| {
-                    story.tell(&replica.name, format_args!("has no release of provider {cloud} for a while"));
-                    replica.withdraw_release(cloud, time);
-                });
-            }
             Event::LostConnections => self.with_some_process(|_, replica, story| {
                 story.tell(&replica.name, "loses its established connections");
                 replica.link.lose_connections();
@@ -281,6 +279,8 @@ impl Day {
             | Event::Compaction
             | Event::Tampering
             | Event::LostPool
+            | Event::Release
+            | Event::Settings
             | Event::Ownership
             | Event::Rival => {}
         }
@@ -321,6 +321,11 @@ impl Day {
         self.rival.act_until(Instant::now());
         self.operator.restore();
         self.site.clouds.iter().for_each(|cloud| cloud.clear_up());
+        self.vendor.clear_up();
+        // The last offers come while these are loaded, or soon after.
+        let soon = self.chance.milliseconds(0..=10_000);
+        self.pass(soon).await;
+        self.vendor.offer_last();
         self.people.bring_everything_up().await;
     }
 
@@ -350,7 +355,13 @@ impl Day {
     }
 
     fn differences(&self) -> Vec<String> {
-        differences(&self.site, self.plan.settings.delete_orphans)
+        let mut wrong = differences(&self.site, self.plan.settings.delete_orphans);
+        for place in &self.places {
+            if let Place::Runs(replica) = place {
+                wrong.extend(replica.wrong_slots(&self.site.sources));
+            }
+        }
+        wrong
     }
 
     /// Checks that the desired state stays without further writes.
