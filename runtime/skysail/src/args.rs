@@ -3,6 +3,7 @@
 
 #[cfg(feature = "dev")]
 mod dev;
+mod functions;
 mod orphans;
 mod registry;
 mod run;
@@ -17,6 +18,7 @@ use crate::exit;
 
 #[cfg(feature = "dev")]
 pub(crate) use dev::DevArgs;
+pub(crate) use functions::function_names;
 pub(crate) use orphans::OrphansArgs;
 pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
@@ -122,13 +124,13 @@ pub(crate) struct InspectArgs {
 
 /// `skysail call`.
 #[derive(Debug, ClapArgs)]
-#[command(after_long_help = crate::commands::CALL_HELP)]
+#[command(after_long_help = functions::HELP)]
 pub(crate) struct CallArgs {
     /// File of the component.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
     /// Function to call: `<interface>.<function>`, for example `load-balancers.ensure`.
-    #[arg(value_name = "FUNCTION", value_parser = crate::commands::FunctionName, hide_possible_values = true)]
+    #[arg(value_name = "FUNCTION", value_parser = functions::FunctionName, hide_possible_values = true)]
     pub(crate) function: String,
     /// The arguments as a JSON object; `-` reads it from standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]

@@ -15,8 +15,6 @@ mod status;
 
 use crate::args::Command;
 
-pub(crate) use call::{FunctionName, HELP as CALL_HELP};
-
 /// Runs the chosen command to its end.
 ///
 /// # Errors

@@ -6,7 +6,6 @@
 
 mod cost;
 mod functions;
-mod help;
 mod identity;
 
 use std::{
@@ -31,8 +30,6 @@ use crate::{
     providers, telemetry,
 };
 
-pub(crate) use help::{FunctionName, HELP};
-
 /// Longest text of arguments, in bytes: two thousand nodes as `kubectl` prints them are about
 /// twenty megabytes.
 const ARGUMENTS_BYTES_MAX: u64 = 64 << 20;
@@ -49,7 +46,7 @@ pub(crate) fn run(args: CallArgs) -> anyhow::Result<()> {
 async fn call(args: CallArgs) -> anyhow::Result<()> {
     let arguments = arguments(&args.json).or_exit(Reason::Usage)?;
     let spec = spec(&args).or_exit(Reason::Usage)?;
-    let function = functions::parse(&args.function, arguments, &spec.config).or_exit(Reason::Usage)?;
+    let function = functions::parse(&args.function, arguments).or_exit(Reason::Usage)?;
     let bytes = match component_file::read(&args.file, spec.limits.component_bytes).or_exit(Reason::Usage)? {
         Contents::Whole(bytes) => bytes,
         Contents::TooLarge { size, bytes_max } => {
@@ -68,7 +65,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let outcome = match function {
         Function::Identity(function) => {
             let loaded = identity::load(&services, options.sandbox, offer).await.or_exit(Reason::Refused)?;
-            function.call(&loaded).await
+            function.call(&loaded, &spec.config).await
         }
         Function::Provider(function) => {
             let slot = slot(services, options, offer).await?;

@@ -8,8 +8,10 @@ use crate::{
     tree::Tree,
 };
 
-/// Crates whose modules are compared; the modules are those that `lib.rs` declares.
-const CRATES: &[&str] = &["controllers", "egress", "election", "host", "provider", "serving", "slot", "sources"];
+/// Crates whose modules are compared; the modules are those that `lib.rs` or
+/// `main.rs` declares.
+const CRATES: &[&str] =
+    &["controllers", "egress", "election", "host", "provider", "serving", "skysail", "slot", "sources"];
 
 /// Cycles that stay, by crate. ARCHITECTURE.md says why.
 const KNOWN: &[(&str, &[&str])] = &[
@@ -43,7 +45,7 @@ fn uses(tree: &Tree, name: &str) -> BTreeMap<(String, String), (String, usize)> 
     let mut uses = BTreeMap::new();
     for (file, source) in tree.rust() {
         let Some(inside) = file.path.strip_prefix(&folder) else { continue };
-        if inside == "lib.rs" || tree.reached().get(&file.path).is_none_or(|test| *test) {
+        if matches!(inside, "lib.rs" | "main.rs") || tree.reached().get(&file.path).is_none_or(|test| *test) {
             continue;
         }
         let module = inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs");

@@ -1,12 +1,13 @@
 //! The functions of the contract: their arguments from JSON, their results to JSON.
 
-mod arguments;
-
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::{Value, json};
 use skysail_controllers::{provider_node, provider_service, provider_volume};
 use skysail_host::slot::Slot;
@@ -16,264 +17,183 @@ use skysail_provider::{
     Service, Zones as _,
 };
 
-use self::arguments::{
-    BackendsArgument, ClusterArgument, CreateRoutesArgument, DeleteRoutesArgument, DetailArgument, DnsArgument,
-    HostnameArgument, InstancesArgument, NamedArgument, NodeArgument, Nothing, ProviderIdArgument, ServiceArgument,
-    SshKeyArgument, TextArgument, VolumeArgument,
-};
 use super::identity;
+use crate::args::function_names;
 
 /// One call, ready to be made.
 #[derive(Debug)]
 pub(super) enum Function {
     /// Needs no cloud-config.
     Identity(identity::Function),
-    /// Needs a release that serves.
+    /// Needs a component that accepted its cloud-config.
     Provider(ProviderFunction),
 }
 
-/// A call of a provider's optional interface.
-#[derive(Debug)]
+/// A function of the provider with its arguments, as `--json` has them.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all_fields = "camelCase", deny_unknown_fields)]
 pub(super) enum ProviderFunction {
-    LoadBalancer { verb: LoadBalancerVerb, cluster: String, service: Box<Service> },
-    Backends { verb: BackendsVerb, cluster: String, service: Box<Service>, nodes: NodeSet },
-    InventoryList { cluster: String },
-    InventoryDelete { cluster: String, name: String },
-    Instances { nodes: NodeSet, detail: Detail },
-    RoutesList { cluster: String },
-    RoutesCreate { cluster: String, routes: Vec<(String, Route)> },
-    RoutesDelete { cluster: String, routes: Vec<Route> },
-    ZonesCurrent,
+    #[serde(rename = "load-balancers.name")]
+    Name(OfService),
+    #[serde(rename = "load-balancers.get")]
+    Get(OfService),
+    #[serde(rename = "load-balancers.ensure")]
+    Ensure(WithNodes),
+    #[serde(rename = "load-balancers.update")]
+    Update(WithNodes),
+    #[serde(rename = "load-balancers.ensure-deleted")]
+    EnsureDeleted(OfService),
+    #[serde(rename = "load-balancer-inventory.list")]
+    InventoryList(OfCluster),
+    #[serde(rename = "load-balancer-inventory.delete")]
+    InventoryDelete {
+        #[serde(default = "kubernetes")]
+        cluster: String,
+        name: String,
+    },
+    #[serde(rename = "instances.describe")]
+    Instances {
+        #[serde(deserialize_with = "nodes")]
+        nodes: NodeSet,
+        #[serde(default)]
+        detail: DetailArgument,
+    },
+    #[serde(rename = "routes.list")]
+    RoutesList(OfCluster),
+    #[serde(rename = "routes.create")]
+    RoutesCreate {
+        #[serde(default = "kubernetes")]
+        cluster: String,
+        #[serde(deserialize_with = "hinted_routes")]
+        routes: Vec<(String, Route)>,
+    },
+    #[serde(rename = "routes.delete")]
+    RoutesDelete {
+        #[serde(default = "kubernetes")]
+        cluster: String,
+        routes: Vec<Route>,
+    },
+    #[serde(rename = "zones.current")]
+    ZonesCurrent {},
+    #[serde(rename = "zones.by-provider-id")]
     ZonesByProviderId { provider_id: String },
+    #[serde(rename = "zones.by-node-name")]
     ZonesByNodeName { node: String },
-    ClustersList,
-    ClustersMaster { cluster: String },
+    #[serde(rename = "clusters.list")]
+    ClustersList {},
+    #[serde(rename = "clusters.master")]
+    ClustersMaster(OfCluster),
+    #[serde(rename = "node-legacy.add-ssh-key-to-all-instances")]
     AddSshKey { user: String, key: String },
+    #[serde(rename = "node-legacy.current-node-name")]
     CurrentNodeName { hostname: String },
+    #[serde(rename = "node-legacy.scrub-dns")]
     ScrubDns { nameservers: Vec<String>, searches: Vec<String> },
-    VolumeLabels { cluster: String, volume: Box<PersistentVolume> },
+    #[serde(rename = "persistent-volume-labels.labels")]
+    VolumeLabels {
+        #[serde(default = "kubernetes")]
+        cluster: String,
+        #[serde(deserialize_with = "volume")]
+        volume: Box<PersistentVolume>,
+    },
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum LoadBalancerVerb {
-    Name,
-    Get,
-    EnsureDeleted,
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfCluster {
+    #[serde(default = "kubernetes")]
+    cluster: String,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum BackendsVerb {
-    Ensure,
-    Update,
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfService {
+    #[serde(default = "kubernetes")]
+    cluster: String,
+    #[serde(deserialize_with = "service")]
+    service: Box<Service>,
 }
 
-/// Parses the function and its arguments; nothing is called yet.
-///
-/// # Errors
-/// The function is unknown, or the arguments do not fit it.
-pub(super) fn parse(function: &str, arguments: Value, config: &str) -> anyhow::Result<Function> {
-    let Some((interface, name)) = function.split_once('.') else {
-        bail!("{function:?} is not <interface>.<function>; 'skysail call --help' lists them");
-    };
-    let what = || format!("the arguments of {function}; 'skysail call --help' lists them");
-    let parsed = match interface {
-        "identity" => identity(name, arguments, config).map(|function| function.map(Function::Identity)),
-        _ => provider(interface, name, arguments).map(|function| function.map(Function::Provider)),
-    };
-    match parsed.with_context(what)? {
-        Some(function) => Ok(function),
-        None => bail!("the contract has no function {function}; 'skysail call --help' lists them"),
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WithNodes {
+    #[serde(default = "kubernetes")]
+    cluster: String,
+    #[serde(deserialize_with = "service")]
+    service: Box<Service>,
+    #[serde(deserialize_with = "nodes")]
+    nodes: NodeSet,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum DetailArgument {
+    State,
+    #[default]
+    Metadata,
+}
+
+fn kubernetes() -> String {
+    "kubernetes".to_owned()
+}
+
+/// Reads the arguments of a function. Does not check whether the component exports the function.
+pub(super) fn parse(function: &str, arguments: Value) -> anyhow::Result<Function> {
+    if !function_names().any(|known| known == function) {
+        bail!("the contract has no function {function:?}; 'skysail call --help' lists them");
     }
-}
-
-fn read<T: DeserializeOwned>(arguments: Value) -> anyhow::Result<T> {
-    Ok(serde_json::from_value(arguments)?)
-}
-
-fn identity(name: &str, arguments: Value, config: &str) -> anyhow::Result<Option<identity::Function>> {
-    Ok(Some(match name {
-        "describe" => {
-            let Nothing {} = read(arguments)?;
-            identity::Function::Describe
-        }
-        "check-config" => {
-            let TextArgument { text } = read(arguments)?;
-            identity::Function::CheckConfig { text: text.unwrap_or_else(|| config.to_owned()) }
-        }
-        _ => return Ok(None),
-    }))
-}
-
-/// A function of an optional interface; `None` if the contract has no such function.
-type Parsed = anyhow::Result<Option<ProviderFunction>>;
-
-fn provider(interface: &str, name: &str, arguments: Value) -> Parsed {
-    match interface {
-        "load-balancers" => load_balancers(name, arguments),
-        "load-balancer-inventory" => inventory(name, arguments),
-        "instances" => instances(name, arguments),
-        "routes" => routes(name, arguments),
-        "zones" => zones(name, arguments),
-        "clusters" => clusters(name, arguments),
-        "node-legacy" => node_legacy(name, arguments),
-        "persistent-volume-labels" => volumes(name, arguments),
-        _ => Ok(None),
-    }
-}
-
-fn load_balancers(name: &str, arguments: Value) -> Parsed {
-    let verb = match name {
-        "name" => LoadBalancerVerb::Name,
-        "get" => LoadBalancerVerb::Get,
-        "ensure-deleted" => LoadBalancerVerb::EnsureDeleted,
-        "ensure" => return backends(BackendsVerb::Ensure, arguments),
-        "update" => return backends(BackendsVerb::Update, arguments),
-        _ => return Ok(None),
+    let named = json!({ function: arguments });
+    let parsed = match function.starts_with("identity.") {
+        true => serde_json::from_value(named).map(Function::Identity),
+        false => serde_json::from_value(named).map(Function::Provider),
     };
-    let ServiceArgument { cluster, service: object } = read(arguments)?;
-    Ok(Some(ProviderFunction::LoadBalancer { verb, cluster, service: service(object)? }))
+    parsed.with_context(|| format!("the arguments of {function}; 'skysail call --help' lists them"))
 }
 
-fn backends(verb: BackendsVerb, arguments: Value) -> Parsed {
-    let BackendsArgument { cluster, service: object, nodes: objects } = read(arguments)?;
-    Ok(Some(ProviderFunction::Backends { verb, cluster, service: service(object)?, nodes: nodes(objects)? }))
+/// Reads an argument that serde alone cannot read.
+fn argument<'de, D: Deserializer<'de>, A: DeserializeOwned, T>(
+    from: D,
+    read: impl FnOnce(A) -> anyhow::Result<T>,
+) -> std::result::Result<T, D::Error> {
+    read(A::deserialize(from)?).map_err(|error| D::Error::custom(format!("{error:#}")))
 }
 
-fn inventory(name: &str, arguments: Value) -> Parsed {
-    Ok(Some(match name {
-        "list" => {
-            let ClusterArgument { cluster } = read(arguments)?;
-            ProviderFunction::InventoryList { cluster }
-        }
-        "delete" => {
-            let NamedArgument { cluster, name } = read(arguments)?;
-            ProviderFunction::InventoryDelete { cluster, name }
-        }
-        _ => return Ok(None),
-    }))
+fn hinted_routes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<(String, Route)>, D::Error> {
+    argument(from, |routes: Vec<Value>| routes.into_iter().map(hinted).collect())
 }
 
-fn instances(name: &str, arguments: Value) -> Parsed {
-    if name != "describe" {
-        return Ok(None);
-    }
-    let InstancesArgument { nodes: objects, detail } = read(arguments)?;
-    let detail = match detail {
-        DetailArgument::State => Detail::State,
-        DetailArgument::Metadata => Detail::Metadata,
-    };
-    Ok(Some(ProviderFunction::Instances { nodes: nodes(objects)?, detail }))
-}
-
-fn routes(name: &str, arguments: Value) -> Parsed {
-    Ok(Some(match name {
-        "list" => {
-            let ClusterArgument { cluster } = read(arguments)?;
-            ProviderFunction::RoutesList { cluster }
-        }
-        "create" => {
-            let CreateRoutesArgument { cluster, routes } = read(arguments)?;
-            ProviderFunction::RoutesCreate {
-                cluster,
-                routes: routes.into_iter().map(hinted).collect::<anyhow::Result<_>>()?,
-            }
-        }
-        "delete" => {
-            let DeleteRoutesArgument { cluster, routes } = read(arguments)?;
-            ProviderFunction::RoutesDelete { cluster, routes }
-        }
-        _ => return Ok(None),
-    }))
-}
-
-/// A route and its name hint.
 fn hinted(mut route: Value) -> anyhow::Result<(String, Route)> {
     let hint = route.as_object_mut().and_then(|route| route.remove("nameHint"));
     let hint = hint.context("a route to be created needs a nameHint")?;
-    Ok((serde_json::from_value(hint).context("nameHint is a string")?, read(route)?))
+    Ok((serde_json::from_value(hint).context("nameHint is a string")?, serde_json::from_value(route)?))
 }
 
-fn zones(name: &str, arguments: Value) -> Parsed {
-    Ok(Some(match name {
-        "current" => {
-            let Nothing {} = read(arguments)?;
-            ProviderFunction::ZonesCurrent
-        }
-        "by-provider-id" => {
-            let ProviderIdArgument { provider_id } = read(arguments)?;
-            ProviderFunction::ZonesByProviderId { provider_id }
-        }
-        "by-node-name" => {
-            let NodeArgument { node } = read(arguments)?;
-            ProviderFunction::ZonesByNodeName { node }
-        }
-        _ => return Ok(None),
-    }))
+fn volume<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<PersistentVolume>, D::Error> {
+    argument(from, |object: Value| {
+        let object: core::PersistentVolume =
+            serde_json::from_value(object).context("volume is not a Kubernetes PersistentVolume")?;
+        let volume = provider_volume(&object);
+        volume.map(Box::new).context("volume is not a cloud volume; the manager would call no provider for it")
+    })
 }
 
-fn clusters(name: &str, arguments: Value) -> Parsed {
-    Ok(Some(match name {
-        "list" => {
-            let Nothing {} = read(arguments)?;
-            ProviderFunction::ClustersList
+fn service<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<Service>, D::Error> {
+    argument(from, |object: Value| {
+        let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
+        let ObjectMeta { name, namespace, uid, .. } = &object.metadata;
+        for (field, value) in [("name", name), ("namespace", namespace), ("uid", uid)] {
+            if value.as_ref().is_none_or(String::is_empty) {
+                bail!("service has no metadata.{field}; give the object as `kubectl get -o json` prints it");
+            }
         }
-        "master" => {
-            let ClusterArgument { cluster } = read(arguments)?;
-            ProviderFunction::ClustersMaster { cluster }
+        match provider_service(&object) {
+            Ok(service) => Ok(Box::new(service)),
+            Err(problems) => bail!("service: {}", problems.join("; ")),
         }
-        _ => return Ok(None),
-    }))
+    })
 }
 
-fn node_legacy(name: &str, arguments: Value) -> Parsed {
-    Ok(Some(match name {
-        "add-ssh-key-to-all-instances" => {
-            let SshKeyArgument { user, key } = read(arguments)?;
-            ProviderFunction::AddSshKey { user, key }
-        }
-        "current-node-name" => {
-            let HostnameArgument { hostname } = read(arguments)?;
-            ProviderFunction::CurrentNodeName { hostname }
-        }
-        "scrub-dns" => {
-            let DnsArgument { nameservers, searches } = read(arguments)?;
-            ProviderFunction::ScrubDns { nameservers, searches }
-        }
-        _ => return Ok(None),
-    }))
-}
-
-fn volumes(name: &str, arguments: Value) -> Parsed {
-    if name != "labels" {
-        return Ok(None);
-    }
-    let VolumeArgument { cluster, volume: object } = read(arguments)?;
-    Ok(Some(ProviderFunction::VolumeLabels { cluster, volume: volume(object)? }))
-}
-
-fn volume(object: Value) -> anyhow::Result<Box<PersistentVolume>> {
-    let object: core::PersistentVolume =
-        serde_json::from_value(object).context("volume is not a Kubernetes PersistentVolume")?;
-    let volume = provider_volume(&object);
-    volume.map(Box::new).context("volume is not a cloud volume; the manager would call no provider for it")
-}
-
-fn service(object: Value) -> anyhow::Result<Box<Service>> {
-    let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
-    let ObjectMeta { name, namespace, uid, .. } = &object.metadata;
-    for (field, value) in [("name", name), ("namespace", namespace), ("uid", uid)] {
-        // Load balancers are named after these fields: without one the name could be another's.
-        if value.as_ref().is_none_or(String::is_empty) {
-            bail!("service has no metadata.{field}; give the object as `kubectl get -o json` prints it");
-        }
-    }
-    match provider_service(&object) {
-        Ok(service) => Ok(Box::new(service)),
-        Err(problems) => bail!("service: {}", problems.join("; ")),
-    }
-}
-
-fn nodes(objects: Vec<Value>) -> anyhow::Result<NodeSet> {
+fn nodes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<NodeSet, D::Error> {
     let node = |(index, object)| {
         let object: core::Node =
             serde_json::from_value(object).with_context(|| format!("nodes[{index}] is not a Kubernetes Node"))?;
@@ -282,41 +202,49 @@ fn nodes(objects: Vec<Value>) -> anyhow::Result<NodeSet> {
         }
         Ok(Arc::new(provider_node(&object)))
     };
-    Ok(NodeSet::new(objects.into_iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?))
+    argument(from, |objects: Vec<Value>| {
+        Ok(NodeSet::new(objects.into_iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?))
+    })
 }
 
 impl ProviderFunction {
-    /// Makes the call and turns its answer into JSON.
+    /// Makes the call.
     pub(super) async fn call(self, slot: &Slot, call: &Call) -> Result<Value> {
         match self {
-            Self::LoadBalancer { verb: LoadBalancerVerb::Name, cluster, service } => {
+            Self::Name(OfService { cluster, service }) => {
                 value(LoadBalancers::name(slot, call, &cluster, &service).await?)
             }
-            Self::LoadBalancer { verb: LoadBalancerVerb::Get, cluster, service } => {
-                value(slot.get(call, &cluster, &service).await?)
-            }
-            Self::LoadBalancer { verb: LoadBalancerVerb::EnsureDeleted, cluster, service } => {
+            Self::Get(OfService { cluster, service }) => value(slot.get(call, &cluster, &service).await?),
+            Self::EnsureDeleted(OfService { cluster, service }) => {
                 value(slot.ensure_deleted(call, &cluster, &service).await?)
             }
-            Self::Backends { verb: BackendsVerb::Ensure, cluster, service, nodes } => {
+            Self::Ensure(WithNodes { cluster, service, nodes }) => {
                 value(slot.ensure(call, &cluster, &service, &nodes).await?)
             }
-            Self::Backends { verb: BackendsVerb::Update, cluster, service, nodes } => {
+            Self::Update(WithNodes { cluster, service, nodes }) => {
                 value(slot.update(call, &cluster, &service, &nodes).await?)
             }
-            Self::InventoryList { cluster } => value(LoadBalancerInventory::list(slot, call, &cluster).await?),
+            Self::InventoryList(OfCluster { cluster }) => {
+                value(LoadBalancerInventory::list(slot, call, &cluster).await?)
+            }
             Self::InventoryDelete { cluster, name } => {
                 value(LoadBalancerInventory::delete(slot, call, &cluster, &name).await?)
             }
-            Self::Instances { nodes, detail } => value(each(describe(slot, call, &nodes, detail).await?)),
-            Self::RoutesList { cluster } => value(Routes::list(slot, call, &cluster).await?),
+            Self::Instances { nodes, detail } => {
+                let detail = match detail {
+                    DetailArgument::State => Detail::State,
+                    DetailArgument::Metadata => Detail::Metadata,
+                };
+                value(each(describe(slot, call, &nodes, detail).await?))
+            }
+            Self::RoutesList(OfCluster { cluster }) => value(Routes::list(slot, call, &cluster).await?),
             Self::RoutesCreate { cluster, routes } => value(each(slot.create(call, &cluster, &routes).await?)),
             Self::RoutesDelete { cluster, routes } => value(each(Routes::delete(slot, call, &cluster, &routes).await?)),
-            Self::ZonesCurrent => value(slot.current(call).await?),
+            Self::ZonesCurrent {} => value(slot.current(call).await?),
             Self::ZonesByProviderId { provider_id } => value(slot.by_provider_id(call, &provider_id).await?),
             Self::ZonesByNodeName { node } => value(slot.by_node_name(call, &node).await?),
-            Self::ClustersList => value(Clusters::list(slot, call).await?),
-            Self::ClustersMaster { cluster } => value(slot.master(call, &cluster).await?),
+            Self::ClustersList {} => value(Clusters::list(slot, call).await?),
+            Self::ClustersMaster(OfCluster { cluster }) => value(slot.master(call, &cluster).await?),
             Self::AddSshKey { user, key } => {
                 value(slot.add_ssh_key_to_all_instances(call, &user, key.as_bytes()).await?)
             }
@@ -367,7 +295,7 @@ mod tests {
     use serde_json::json;
     use wit_parser::{Resolve, WorldItem};
 
-    use super::{super::help::function_names, parse};
+    use super::{function_names, parse};
 
     /// `<interface>.<function>` of everything that a component may export.
     fn functions_of_the_contract() -> BTreeSet<String> {
@@ -391,7 +319,7 @@ mod tests {
         let contract = functions_of_the_contract();
         assert_eq!(function_names().map(str::to_owned).collect::<BTreeSet<_>>(), contract);
         for function in contract {
-            let error = parse(&function, json!({"no-such-argument": 1}), "").expect_err("the argument is unknown");
+            let error = parse(&function, json!({"no-such-argument": 1})).expect_err("the argument is unknown");
             assert!(format!("{error:#}").contains("no-such-argument"), "{function}: {error:#}");
         }
     }
@@ -400,19 +328,19 @@ mod tests {
     fn an_object_without_its_identity_is_refused() {
         let ports = json!({"ports": [{"port": 80}]});
         let without_uid = json!({"service": {"metadata": {"name": "web", "namespace": "default"}, "spec": ports}});
-        let error = parse("load-balancers.name", without_uid, "").unwrap_err();
+        let error = parse("load-balancers.name", without_uid).unwrap_err();
         assert!(format!("{error:#}").contains("service has no metadata.uid"), "{error:#}");
-        let error = parse("instances.describe", json!({"nodes": [{}]}), "").unwrap_err();
+        let error = parse("instances.describe", json!({"nodes": [{}]})).unwrap_err();
         assert!(format!("{error:#}").contains("nodes[0] has no metadata.name"), "{error:#}");
         let local = json!({"volume": {"metadata": {"name": "a"}, "spec": {"local": {"path": "/"}}}});
-        let error = parse("persistent-volume-labels.labels", local, "").unwrap_err();
+        let error = parse("persistent-volume-labels.labels", local).unwrap_err();
         assert!(format!("{error:#}").contains("volume is not a cloud volume"), "{error:#}");
     }
 
     #[test]
     fn the_error_about_an_unknown_function_says_how_to_list_the_functions() {
         for function in ["describe", "identity.nothing", "volumes.create"] {
-            let error = parse(function, json!({}), "").expect_err("there is no such function");
+            let error = parse(function, json!({})).expect_err("there is no such function");
             assert!(error.to_string().contains("skysail call --help"), "{error}");
         }
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use skysail_host::{
     Problem, Release, Sandbox, SandboxOptions, Severity,
@@ -16,11 +17,14 @@ use skysail_provider::Result;
 
 use super::functions::value;
 
-/// One call, ready to be made.
-#[derive(Debug)]
+/// A function of `identity` with its arguments, as `--json` has them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) enum Function {
-    Describe,
-    CheckConfig { text: String },
+    #[serde(rename = "identity.describe")]
+    Describe {},
+    #[serde(rename = "identity.check-config")]
+    CheckConfig { text: Option<String> },
 }
 
 /// A component that is loaded but does not serve.
@@ -45,13 +49,15 @@ pub(super) async fn load(services: &SlotServices, options: SandboxOptions, offer
 }
 
 impl Function {
-    /// Makes the call and turns its answer into JSON.
-    pub(super) async fn call(self, loaded: &Loaded) -> Result<Value> {
+    /// Makes the call and turns its answer into JSON. `config` is the text to check if the
+    /// arguments have none.
+    pub(super) async fn call(self, loaded: &Loaded, config: &str) -> Result<Value> {
         let Loaded { sandbox, release } = loaded;
         match self {
-            Self::Describe => value(describe(sandbox, release).await?),
+            Self::Describe {} => value(describe(sandbox, release).await?),
             Self::CheckConfig { text } => {
-                Ok(check_config(sandbox, release, &text).await?.into_iter().map(problem).collect())
+                let text = text.as_deref().unwrap_or(config);
+                Ok(check_config(sandbox, release, text).await?.into_iter().map(problem).collect())
             }
         }
     }

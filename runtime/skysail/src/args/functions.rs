@@ -1,4 +1,5 @@
-//! The list of functions in `skysail call --help`. A test of `functions` compares the two.
+//! The list of functions in `skysail call --help`. A test of `commands/call` compares the
+//! list with the contract.
 
 use std::ffi::OsStr;
 
