@@ -340,7 +340,7 @@ async fn an_invalid_provider_name_counts_as_missing() {
     change_type(&world).await;
     let mut world = world.restart(|_| ()).await;
     pass(5 * S).await;
-    assert!(!world.transcript().await.contains("Nobody"));
+    assert!(!world.transcript().await.contains("No name"));
     assert_eq!(world.state("classy").await, "[] []");
     assert!(world.clouds[1].fake.cloud().is_empty());
 }
