@@ -87,7 +87,7 @@ pub(crate) fn resources(state: &State, group: &str, version: &str) -> Option<Val
     }
     for review in REVIEWS.iter().filter(|review| review.group == group && version == reviews::VERSION) {
         resources.push(json!({
-            "name": review.plural, "singularName": review.singular, "namespaced": false, "kind": review.kind,
+            "name": review.plural(), "singularName": review.singular(), "namespaced": false, "kind": review.kind,
             "verbs": ["create"],
         }));
     }

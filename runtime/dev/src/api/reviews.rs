@@ -13,8 +13,6 @@ use super::request::Target;
 pub(crate) struct Review {
     pub(crate) group: &'static str,
     pub(crate) kind: &'static str,
-    pub(crate) plural: &'static str,
-    pub(crate) singular: &'static str,
 }
 
 /// The version of all reviews.
@@ -25,40 +23,28 @@ const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// The reviews, in the order of discovery.
 pub(crate) const REVIEWS: [Review; 5] = [
-    Review {
-        group: AUTHENTICATION,
-        kind: "SelfSubjectReview",
-        plural: "selfsubjectreviews",
-        singular: "selfsubjectreview",
-    },
-    Review { group: AUTHENTICATION, kind: "TokenReview", plural: "tokenreviews", singular: "tokenreview" },
-    Review {
-        group: AUTHORIZATION,
-        kind: "SelfSubjectAccessReview",
-        plural: "selfsubjectaccessreviews",
-        singular: "selfsubjectaccessreview",
-    },
-    Review {
-        group: AUTHORIZATION,
-        kind: "SelfSubjectRulesReview",
-        plural: "selfsubjectrulesreviews",
-        singular: "selfsubjectrulesreview",
-    },
-    Review {
-        group: AUTHORIZATION,
-        kind: "SubjectAccessReview",
-        plural: "subjectaccessreviews",
-        singular: "subjectaccessreview",
-    },
+    Review { group: AUTHENTICATION, kind: "SelfSubjectReview" },
+    Review { group: AUTHENTICATION, kind: "TokenReview" },
+    Review { group: AUTHORIZATION, kind: "SelfSubjectAccessReview" },
+    Review { group: AUTHORIZATION, kind: "SelfSubjectRulesReview" },
+    Review { group: AUTHORIZATION, kind: "SubjectAccessReview" },
 ];
 
 /// The review at a path.
 pub(crate) fn at(target: &Target) -> Option<&'static Review> {
-    let here = |review: &&Review| review.group == target.group && review.plural == target.resource;
+    let here = |review: &&Review| review.group == target.group && review.plural() == target.resource;
     REVIEWS.iter().find(here).filter(|_| target.version == VERSION)
 }
 
 impl Review {
+    pub(crate) fn singular(&self) -> String {
+        self.kind.to_lowercase()
+    }
+
+    pub(crate) fn plural(&self) -> String {
+        format!("{}s", self.singular())
+    }
+
     /// The request with the answer in its status.
     pub(crate) fn answer(&self, question: &Value) -> Value {
         let status = match self.kind {
