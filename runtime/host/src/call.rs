@@ -129,7 +129,7 @@ where
         };
         let gauge = sandbox.recorder().metrics().running(sandbox.name());
         gauge.inc();
-        let _gauge = scopeguard(move || {
+        let _gauge = scopeguard::guard(gauge, |gauge| {
             gauge.dec();
         });
         let answered = async {
@@ -146,19 +146,6 @@ where
     }
     .instrument(span)
     .await
-}
-
-/// Runs on drop.
-fn scopeguard<F: FnOnce()>(f: F) -> impl Drop {
-    struct Guard<F: FnOnce()>(Option<F>);
-    impl<F: FnOnce()> Drop for Guard<F> {
-        fn drop(&mut self) {
-            if let Some(f) = self.0.take() {
-                f();
-            }
-        }
-    }
-    Guard(Some(f))
 }
 
 async fn wait_for_place(sandbox: &Sandbox, purpose: Purpose) -> Result<SemaphorePermit<'_>, Error> {
