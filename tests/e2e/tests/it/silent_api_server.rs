@@ -139,6 +139,7 @@ impl Work {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "the subject of these tests is a time")]
 async fn within_time<W: Display, F: Future<Output = Result<(), W>>>(
     what: &str,
     within: Duration,
