@@ -379,8 +379,10 @@ impl<R: Release> State<R> {
             self.exchange(release, output);
             return Offered::Activated;
         }
-        // Two names for one cloud would take each other's objects for foreign ones.
+        // Two names for one cloud would take each other's objects for foreign ones. A release that
+        // passed probation needs no trial when its source goes back to it.
         if let Some(options) = self.settings.rollout().canary
+            && release.digest() != serving.borne().digest()
             && is_same_identity(release.info(), serving.borne().info())
             && is_same_identity(release.info(), serving.active.info())
         {
@@ -397,6 +399,7 @@ impl<R: Release> State<R> {
     fn serve_all(&mut self, release: Arc<R>, output: &mut Output<R>) {
         self.number += 1;
         let predecessor = self.serving.as_ref().map(|serving| Arc::clone(serving.borne()));
+        let predecessor = predecessor.filter(|predecessor| predecessor.digest() != release.digest());
         let probation = self.settings.rollout().probation.zip(predecessor);
         let (number, wanted) = (self.number, self.serving.take().and_then(|serving| serving.wanted));
         if probation.is_none() {

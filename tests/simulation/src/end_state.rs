@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use skysail_controllers::names::{
     LOAD_BALANCER_FINALIZER, LOAD_BALANCER_PROVIDER_ANNOTATION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT,
-    reasons::{LOAD_BALANCER_LEFT_BEHIND, ORPHANED_LOAD_BALANCER},
+    reasons::{LOAD_BALANCER_LEFT_BEHIND, ORPHANED_LOAD_BALANCER, UNCLAIMED_LOAD_BALANCER},
 };
 use skysail_provider::Protocol;
 
@@ -142,13 +142,14 @@ fn check_reconciled(service: &Value, clouds: &[Seen], site: &Site, wrong: &mut V
     }
 }
 
-/// Whether an Event says that another provider took the Service over from this one, which was
-/// removed. The load balancer of the removed provider stays until a person deletes it.
+/// Whether an Event says that this provider has a load balancer for the Service and is removed. The
+/// load balancer stays until a person deletes it. Before another provider took the Service over,
+/// Events about the unclaimed load balancer came; one Event alone may be lost with its process.
 fn was_left_behind(events: &[Value], uid: &str, provider: &str) -> bool {
     let says = |event: &Value| {
-        text(event, "/reason") == LOAD_BALANCER_LEFT_BEHIND
+        [LOAD_BALANCER_LEFT_BEHIND, UNCLAIMED_LOAD_BALANCER].contains(&text(event, "/reason"))
             && text(event, "/involvedObject/uid") == uid
-            && text(event, "/message").contains(&format!("because the provider {provider}, which made"))
+            && text(event, "/message").contains(&format!("the provider {provider}, which "))
     };
     events.iter().any(says)
 }

@@ -380,6 +380,13 @@ impl World {
                 assert_eq!(state.asked.as_deref(), Some(digest), "a rolled-back release serves only on request");
             }
         }
+        if let Some(serving) = &state.serving {
+            let canary = serving.canary.as_ref().map(|canary| &canary.release);
+            for tried in canary.into_iter().chain(serving.probation.is_some().then_some(&serving.active)) {
+                let predecessor = &serving.borne().component.digest;
+                assert_ne!(&tried.component.digest, predecessor, "a release is not its own predecessor");
+            }
+        }
         if let Some(active) = &self.routing.active {
             assert_eq!(self.status.active.as_ref().map(|status| &*status.digest), Some(&*active.component.digest));
         }
