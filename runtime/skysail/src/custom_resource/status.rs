@@ -90,7 +90,7 @@ pub(crate) struct Calls {
 pub(crate) struct FailedCall {
     /// Category of the error, as in outcomes.
     pub(crate) code: String,
-    /// The error. Of a trap it holds the text and the place of the panic, where the guest told
+    /// The error. Of a trap it holds the text and the place of the panic, if the guest reported
     /// them.
     pub(crate) message: String,
     /// When the call ended.

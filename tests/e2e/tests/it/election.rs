@@ -5,11 +5,10 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client};
+use kube::Api;
 use rustix::process::Signal;
 use skysail_dev::cloud::Knobs;
 use skysail_test_e2e::{
-    api_server::ApiServer,
     front::Front,
     manager::Manager,
     objects::{address_of, create_service, initialized, register_node},
@@ -19,7 +18,7 @@ use skysail_test_e2e::{
 use skysail_test_support::simcloud;
 use tokio::time::Instant;
 
-use crate::{ALONE, simulated::Simulated};
+use crate::{ALONE, simulated::Site};
 
 const NODE_PORT: u16 = 30_080;
 const NODES: [&str; 2] = ["a", "b"];
@@ -39,20 +38,13 @@ struct Replica {
     user: String,
 }
 
-struct World {
-    cloud: Simulated,
-    server: ApiServer,
-    client: Client,
-}
-
-impl World {
-    async fn start() -> Result<Self> {
-        let (cloud, server) = (Simulated::start(&NODES).await?, ApiServer::start()?);
-        let client = server.client().await?;
+impl Site {
+    async fn with_nodes() -> Result<Self> {
+        let site = Self::start(&NODES).await?;
         for name in NODES {
-            register_node(&client, name).await?;
+            register_node(&site.client, name).await?;
         }
-        Ok(Self { cloud, server, client })
+        Ok(site)
     }
 
     async fn replica(&self, name: &str) -> Result<Replica> {
@@ -101,18 +93,18 @@ impl World {
 }
 
 /// Starts two replicas, of which the first is the leader.
-async fn two(world: &World) -> Result<(Replica, Replica, String)> {
-    let first = world.replica("first").await?;
-    let leader = eventually("the first replica is the leader", 30, || world.leader()).await?;
-    let second = world.replica("second").await?;
-    ensure!(world.leader().await? == leader, "the first replica is no longer the leader");
+async fn two(site: &Site) -> Result<(Replica, Replica, String)> {
+    let first = site.replica("first").await?;
+    let leader = eventually("the first replica is the leader", 30, || site.leader()).await?;
+    let second = site.replica("second").await?;
+    ensure!(site.leader().await? == leader, "the first replica is no longer the leader");
     for name in NODES {
-        eventually("the node is initialised", 60, || initialized(&world.client, name)).await?;
+        eventually("the node is initialised", 60, || initialized(&site.client, name)).await?;
     }
     ensure!(
-        world.server.writes_of(&second.user)?.is_empty(),
+        site.server.writes_of(&second.user)?.is_empty(),
         "the replica that is not the leader wrote {:?}",
-        world.server.writes_of(&second.user)?
+        site.server.writes_of(&second.user)?
     );
     Ok((first, second, leader))
 }
@@ -120,19 +112,19 @@ async fn two(world: &World) -> Result<(Replica, Replica, String)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_that_is_stopped_hands_over_within_a_second() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let world = World::start().await?;
-    let (mut first, second, leader) = two(&world).await?;
+    let site = Site::with_nodes().await?;
+    let (mut first, second, leader) = two(&site).await?;
     let stopped = Instant::now();
     first.manager.signal(Signal::TERM)?;
-    let gap = world.until_handed_over(&leader, stopped).await?;
+    let gap = site.until_handed_over(&leader, stopped).await?;
     eprintln!("hand-over after SIGTERM: {} ms", gap.as_millis());
     ensure!(gap <= Duration::from_secs(1), "{gap:?}; {}", first.manager.last_words());
     ensure!(first.manager.ended().await?.success(), "{}", first.manager.last_words());
-    let writes = world.server.writes_of(&first.user)?;
+    let writes = site.server.writes_of(&first.user)?;
     let last = writes.last().map(String::as_str).unwrap_or_default();
     ensure!(last.starts_with("update ") && last.contains("/leases/"), "the last write is not the release: {writes:?}");
-    create_service(&world.client, "web", 80, NODE_PORT).await?;
-    eventually("the second one serves", 60, || address_of(&world.client, "web"))
+    create_service(&site.client, "web", 80, NODE_PORT).await?;
+    eventually("the second one serves", 60, || address_of(&site.client, "web"))
         .await
         .map_err(|error| error.context(second.manager.last_words()))?;
     Ok(())
@@ -141,14 +133,14 @@ async fn b19_a_leader_that_is_stopped_hands_over_within_a_second() -> Result<()>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_that_is_killed_is_followed_within_the_lease_duration() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let world = World::start().await?;
-    let (first, second, leader) = two(&world).await?;
-    world.until_between_two_renewals().await?;
+    let site = Site::with_nodes().await?;
+    let (first, second, leader) = two(&site).await?;
+    site.until_between_two_renewals().await?;
     let killed = Instant::now();
     first.manager.signal(Signal::KILL)?;
-    let last = world.lease().await?.spec.and_then(|spec| spec.renew_time).context("it was never renewed")?;
-    let gap = world.until_handed_over(&leader, killed).await?;
-    let next = world.lease().await?.spec.and_then(|spec| spec.acquire_time).context("it was never acquired")?;
+    let last = site.lease().await?.spec.and_then(|spec| spec.renew_time).context("it was never renewed")?;
+    let gap = site.until_handed_over(&leader, killed).await?;
+    let next = site.lease().await?.spec.and_then(|spec| spec.acquire_time).context("it was never acquired")?;
     let since_renewal = Duration::try_from(next.0.duration_since(last.0))?;
     eprintln!(
         "hand-over: {} ms after SIGKILL, {} ms after the last renewal",
@@ -166,15 +158,15 @@ async fn b19_a_leader_that_is_killed_is_followed_within_the_lease_duration() -> 
 /// the next leader would act at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> Result<()> {
-    let world = World::start().await?;
-    let mut replica = world.replica("first").await?;
-    let leader = eventually("the replica is the leader", 30, || world.leader()).await?;
+    let site = Site::with_nodes().await?;
+    let mut replica = site.replica("first").await?;
+    let leader = eventually("the replica is the leader", 30, || site.leader()).await?;
     for name in NODES {
-        eventually("the node is initialised", 60, || initialized(&world.client, name)).await?;
+        eventually("the node is initialised", 60, || initialized(&site.client, name)).await?;
     }
-    world.cloud.cloud.set_knobs(Knobs { latency_ms: 60_000, ..Knobs::default() })?;
+    site.cloud.cloud.set_knobs(Knobs { latency_ms: 60_000, ..Knobs::default() })?;
     let before = replica.front.sent();
-    create_service(&world.client, "web", 80, NODE_PORT).await?;
+    create_service(&site.client, "web", 80, NODE_PORT).await?;
     let begun = || async {
         ensure!(replica.front.sent() > before, "no request yet");
         Ok(())
@@ -184,7 +176,7 @@ async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> R
     let status = replica.manager.ended().await?;
     ensure!(status.code() == Some(1), "{status}; {}", replica.manager.last_words());
     ensure!(replica.manager.log().contains("so the Lease is not released"), "{}", replica.manager.last_words());
-    ensure!(world.leader().await? == leader, "the manager released its Lease");
+    ensure!(site.leader().await? == leader, "the manager released its Lease");
     Ok(())
 }
 
@@ -192,32 +184,32 @@ async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> R
 /// must not send any further request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_that_was_frozen_writes_nothing_when_it_wakes() -> Result<()> {
-    let world = World::start().await?;
-    let (mut first, second, leader) = two(&world).await?;
-    world.cloud.cloud.set_knobs(Knobs { latency_ms: 500, ..Knobs::default() })?;
+    let site = Site::with_nodes().await?;
+    let (mut first, second, leader) = two(&site).await?;
+    site.cloud.cloud.set_knobs(Knobs { latency_ms: 500, ..Knobs::default() })?;
     let before = first.front.sent();
-    create_service(&world.client, "web", 80, NODE_PORT).await?;
+    create_service(&site.client, "web", 80, NODE_PORT).await?;
     let begun = || async {
         ensure!(first.front.sent() > before, "no request yet");
         Ok(())
     };
     eventually("the first one is in the middle of an ensure", 60, begun).await?;
     first.manager.signal(Signal::STOP)?;
-    world.until_handed_over(&leader, Instant::now()).await?;
-    world.cloud.cloud.set_knobs(Knobs::default())?;
-    eventually("the second one serves", 60, || address_of(&world.client, "web"))
+    site.until_handed_over(&leader, Instant::now()).await?;
+    site.cloud.cloud.set_knobs(Knobs::default())?;
+    eventually("the second one serves", 60, || address_of(&site.client, "web"))
         .await
         .map_err(|error| error.context(second.manager.last_words()))?;
 
-    let (bytes, writes) = (first.front.sent(), world.server.writes_of(&first.user)?);
+    let (bytes, writes) = (first.front.sent(), site.server.writes_of(&first.user)?);
     first.manager.signal(Signal::CONT)?;
     let status = first.manager.ended().await?;
     ensure!(status.code() == Some(1), "{status}; {}", first.manager.last_words());
     let log = first.manager.log();
     ensure!(log.contains("leader election lost"), "{}", first.manager.last_words());
     ensure!(first.front.sent() == bytes, "{} bytes more to the cloud", first.front.sent() - bytes);
-    let after = world.server.writes_of(&first.user)?;
+    let after = site.server.writes_of(&first.user)?;
     ensure!(after == writes, "more writes: {:?}", after.get(writes.len()..));
-    ensure!(world.cloud.cloud.snapshot().virtual_servers.len() == 1, "there is not exactly one load balancer");
+    ensure!(site.cloud.cloud.snapshot().virtual_servers.len() == 1, "there is not exactly one load balancer");
     Ok(())
 }

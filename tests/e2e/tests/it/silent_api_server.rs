@@ -10,9 +10,8 @@ use std::{fmt::Display, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client};
+use kube::Api;
 use skysail_test_e2e::{
-    api_server::ApiServer,
     front::Front,
     manager::{Manager, get},
     objects::{address_in, address_of, create_service, initialized, nodes, register_node, services, set_ready},
@@ -22,7 +21,7 @@ use skysail_test_e2e::{
 
 use tokio::time::Instant;
 
-use crate::simulated::Simulated;
+use crate::simulated::Site;
 
 /// The API server chooses the node port.
 const ALLOTTED: u16 = 0;
@@ -37,20 +36,7 @@ const CALM_SECONDS: u64 = 120;
 const SILENCE: Duration = Duration::from_secs(45);
 const ALONE: [&str; 1] = ["--leader-elect=false"];
 
-/// What is around a manager whose way to the API server leads through a proxy.
-struct World {
-    cloud: Simulated,
-    server: ApiServer,
-    client: Client,
-}
-
-impl World {
-    async fn start() -> Result<Self> {
-        let (cloud, server) = (Simulated::start(&NODES).await?, ApiServer::start()?);
-        let client = server.client().await?;
-        Ok(Self { cloud, server, client })
-    }
-
+impl Site {
     async fn manager(&self, flags: &[&str], kubeconfig: &Path) -> Result<Manager> {
         let (component, file) = (component("simcloud")?, self.cloud.provider_file());
         Manager::start_with(flags, kubeconfig, &component, &file, &[self.cloud.token()]).await
@@ -127,11 +113,11 @@ struct Work {
 }
 
 impl Work {
-    async fn is_done(&self, world: &World, within: Duration) -> Result<()> {
+    async fn is_done(&self, site: &Site, within: Duration) -> Result<()> {
         let done = || async {
-            address_of(&world.client, self.service).await?;
-            initialized(&world.client, self.node).await?;
-            let gone = nodes(&world.client).get_opt(self.gone).await?.is_none();
+            address_of(&site.client, self.service).await?;
+            initialized(&site.client, self.node).await?;
+            let gone = nodes(&site.client).get_opt(self.gone).await?.is_none();
             ensure!(gone, "the node {} of a deleted machine is still there", self.gone);
             anyhow::Ok(())
         };
@@ -175,12 +161,12 @@ async fn is_well(manager: &mut Manager) -> Result<()> {
 
 #[tokio::test]
 async fn connections_swallowed_while_idle_are_left_within_a_minute() -> Result<()> {
-    let world = World::start().await?;
-    let (mut manager, front, calm) = world.busy_manager().await?;
+    let site = Site::start(&NODES).await?;
+    let (mut manager, front, calm) = site.busy_manager().await?;
     front.swallow_open_connections();
-    let work = world.work("after", "c", "b").await?;
-    work.is_done(&world, calm.and_a_minute()).await.map_err(|error| error.context(manager.last_words()))?;
-    world.nothing_was_made_twice(2)?;
+    let work = site.work("after", "c", "b").await?;
+    work.is_done(&site, calm.and_a_minute()).await.map_err(|error| error.context(manager.last_words()))?;
+    site.nothing_was_made_twice(2)?;
     each_is_ensured_once(&manager, 2).await?;
     is_well(&mut manager).await
 }
@@ -188,13 +174,13 @@ async fn connections_swallowed_while_idle_are_left_within_a_minute() -> Result<(
 #[tokio::test]
 async fn connections_swallowed_while_60_services_are_made_delay_them_by_a_minute_at_most() -> Result<()> {
     const SERVICES: usize = 60;
-    let world = World::start().await?;
-    let (mut manager, front, calm) = world.busy_manager().await?;
+    let site = Site::start(&NODES).await?;
+    let (mut manager, front, calm) = site.busy_manager().await?;
     for number in 0..SERVICES {
-        create_service(&world.client, &format!("web-{number}"), 8080, ALLOTTED).await?;
+        create_service(&site.client, &format!("web-{number}"), 8080, ALLOTTED).await?;
     }
     let served = || async {
-        let all = services(&world.client).list(&kube::api::ListParams::default()).await?.items;
+        let all = services(&site.client).list(&kube::api::ListParams::default()).await?.items;
         let served = all.iter().filter(|service| address_in(service).is_some()).count();
         anyhow::Ok(served)
     };
@@ -204,27 +190,27 @@ async fn connections_swallowed_while_60_services_are_made_delay_them_by_a_minute
     };
     eventually("some Services are served", CALM_SECONDS, some).await?;
     front.swallow_open_connections();
-    let work = world.work("after", "c", "b").await?;
+    let work = site.work("after", "c", "b").await?;
     let all = || async {
         let served = served().await?;
         ensure!(served == SERVICES + 2, "{served} of {SERVICES} are served");
         anyhow::Ok(())
     };
     within_time("all Services are served", calm.and_a_minute(), all).await?;
-    work.is_done(&world, calm.and_a_minute()).await?;
-    world.nothing_was_made_twice(SERVICES + 2)?;
+    work.is_done(&site, calm.and_a_minute()).await?;
+    site.nothing_was_made_twice(SERVICES + 2)?;
     each_is_ensured_once(&manager, SERVICES + 2).await?;
     is_well(&mut manager).await
 }
 
 #[tokio::test]
 async fn a_replica_whose_connections_were_swallowed_while_it_stood_by_leads_and_works() -> Result<()> {
-    let world = World::start().await?;
-    let mut first = world.manager(&[], &world.server.kubeconfig()).await?;
-    let calm = world.calm().await?;
-    let (front, kubeconfig) = world.server.behind_a_front("second").await?;
-    let mut second = world.manager(&[], &kubeconfig).await?;
-    let leases: Api<Lease> = Api::namespaced(world.client.clone(), "kube-system");
+    let site = Site::start(&NODES).await?;
+    let mut first = site.manager(&[], &site.server.kubeconfig()).await?;
+    let calm = site.calm().await?;
+    let (front, kubeconfig) = site.server.behind_a_front("second").await?;
+    let mut second = site.manager(&[], &kubeconfig).await?;
+    let leases: Api<Lease> = Api::namespaced(site.client.clone(), "kube-system");
     let leader = || async {
         let holder = leases.get("cloud-controller-manager").await?.spec.and_then(|spec| spec.holder_identity);
         holder.context("nobody leads")
@@ -237,38 +223,38 @@ async fn a_replica_whose_connections_were_swallowed_while_it_stood_by_leads_and_
         anyhow::Ok(())
     };
     within_time("the second one leads", calm.and_a_minute(), handed_over).await?;
-    let work = world.work("after", "c", "b").await?;
-    work.is_done(&world, calm.and_a_minute()).await.map_err(|error| error.context(second.last_words()))?;
-    world.nothing_was_made_twice(2)?;
+    let work = site.work("after", "c", "b").await?;
+    work.is_done(&site, calm.and_a_minute()).await.map_err(|error| error.context(second.last_words()))?;
+    site.nothing_was_made_twice(2)?;
     is_well(&mut second).await
 }
 
 #[tokio::test]
 async fn a_frozen_api_server_delays_the_controllers_by_a_minute_at_most() -> Result<()> {
-    let world = World::start().await?;
-    let (mut manager, _front, calm) = world.busy_manager().await?;
-    world.server.freeze(true)?;
+    let site = Site::start(&NODES).await?;
+    let (mut manager, _front, calm) = site.busy_manager().await?;
+    site.server.freeze(true)?;
     until_the_silence_is_over().await;
     is_well(&mut manager).await?;
-    world.server.freeze(false)?;
-    let work = world.work("after", "c", "b").await?;
-    work.is_done(&world, calm.and_a_minute()).await?;
-    world.nothing_was_made_twice(2)?;
+    site.server.freeze(false)?;
+    let work = site.work("after", "c", "b").await?;
+    work.is_done(&site, calm.and_a_minute()).await?;
+    site.nothing_was_made_twice(2)?;
     each_is_ensured_once(&manager, 2).await?;
     is_well(&mut manager).await
 }
 
 #[tokio::test]
 async fn a_black_hole_in_the_place_of_the_api_server_delays_the_controllers_by_a_minute_at_most() -> Result<()> {
-    let world = World::start().await?;
-    let (mut manager, front, calm) = world.busy_manager().await?;
+    let site = Site::start(&NODES).await?;
+    let (mut manager, front, calm) = site.busy_manager().await?;
     front.swallow_all_connections();
-    let work = world.work("meanwhile", "c", "b").await?;
+    let work = site.work("meanwhile", "c", "b").await?;
     until_the_silence_is_over().await;
     is_well(&mut manager).await?;
     front.swallow_open_connections();
-    work.is_done(&world, calm.and_a_minute()).await?;
-    world.nothing_was_made_twice(2)?;
+    work.is_done(&site, calm.and_a_minute()).await?;
+    site.nothing_was_made_twice(2)?;
     each_is_ensured_once(&manager, 2).await?;
     is_well(&mut manager).await
 }

@@ -74,6 +74,22 @@ impl Simulated {
     }
 }
 
+/// A simulated cloud and a real API server.
+pub(crate) struct Site {
+    pub(crate) cloud: Simulated,
+    pub(crate) server: ApiServer,
+    pub(crate) client: Client,
+}
+
+impl Site {
+    /// Starts a cloud with these machines, and an API server without nodes.
+    pub(crate) async fn start(names: &[&str]) -> Result<Self> {
+        let (cloud, server) = (Simulated::start(names).await?, ApiServer::start()?);
+        let client = server.client().await?;
+        Ok(Self { cloud, server, client })
+    }
+}
+
 #[tokio::test]
 async fn the_manager_serves_a_real_api_server_while_machines_and_releases_change() -> Result<()> {
     let cloud = Simulated::start(&NODES).await?;
