@@ -20,6 +20,7 @@ help: ## this list
 
 setup: ## install what the other targets need (each target also does this itself)
 	@.ci/setup check
+	@.ci/setup guests
 	@.ci/setup test
 
 demo: ## the demonstration: a cluster, a cloud and a sandboxed provider in one process, each step checked
@@ -55,7 +56,7 @@ guests: ## build every component (providers and probes) into target/components
 	@.ci/setup guests
 	@$(with) guests/build.sh
 
-bench: ## the optimised benchmarks: results in target/criterion; swaps and the comparison with Go in target/bench (hours; SWAPS='--help', SIDE_BY_SIDE='--help')
+bench: ## the optimised benchmarks: results in target/criterion; swaps and the comparison with Go in target/bench (hours; SWAPS and SIDE_BY_SIDE are arguments of the two programs)
 	@.ci/setup bench
 	@$(with) guests/build.sh
 	@$(cargo) build --locked --profile dist -p skysail

@@ -115,7 +115,8 @@ impl Events {
         self.enqueue(notice, None)
     }
 
-    /// Queues a notice about a beginning; [`Begun::ended`] withdraws the notice if it still waits.
+    /// Queues a notice about work that begins, such as `EnsuringLoadBalancer`; [`Begun::ended`]
+    /// withdraws the notice if it still waits.
     pub(crate) fn emit_beginning(&self, notice: Notice) -> Begun {
         let begun = Begun(Arc::default());
         self.enqueue(notice, Some(begun.clone()));

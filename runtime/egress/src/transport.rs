@@ -109,7 +109,7 @@ pub struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// No connection was made, or it ended before the head of the answer arrived.
-    #[error("send the request")]
+    #[error("cannot send the request")]
     Request(#[source] legacy::Error),
     /// The connection ended before the end of the body.
     #[error("read the answer")]

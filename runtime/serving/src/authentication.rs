@@ -69,9 +69,9 @@ pub(crate) enum Refused {
     RequestHeader(String),
     #[error("the bearer token is not valid")]
     Token,
-    #[error("the bearer token could not be reviewed")]
+    #[error("cannot send a TokenReview to the API server")]
     Review(#[source] Box<kube::Error>),
-    #[error("the bearer token could not be reviewed in time")]
+    #[error("the API server did not answer a TokenReview in time")]
     ReviewTimeout,
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Decision {
 /// A request could not be authorized.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthorizationError {
-    #[error("send a SubjectAccessReview to the API server")]
+    #[error("cannot send a SubjectAccessReview to the API server")]
     Review(#[source] Box<kube::Error>),
     #[error("the API server did not answer a SubjectAccessReview in time")]
     Timeout,

@@ -30,7 +30,10 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Contents> {
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
             Err(anyhow!("{shown} is a folder; name a component file in it"))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot read {shown}; name a component file")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(anyhow!("{shown} does not exist; create it, or correct the path"))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
     }
 }
 

@@ -11,8 +11,8 @@ Exit codes:
   1  the command failed: a call returned an error, a check of the demo failed,
      or a server stopped
   2  the command line, or a file that it names, is invalid; nothing was started
-  3  the component was refused: the file is not a component, or the component
-     needs an import that the sandbox does not have
+  3  the component was refused: the file is not a component, the component needs
+     an import that the sandbox does not have, or it refuses the cloud-config
   4  the cluster cannot be reached";
 
 /// Why a command ends without success, for the shell.
@@ -22,7 +22,7 @@ pub(crate) enum Reason {
     Failed,
     /// The command line or a file is invalid.
     Usage,
-    /// The component was refused.
+    /// The component was refused, or refuses its cloud-config.
     Refused,
     /// The cluster cannot be reached.
     Unreachable,

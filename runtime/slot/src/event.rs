@@ -168,9 +168,9 @@ pub enum Request<R: Release> {
         /// Who asks.
         reply: Reply,
     },
-    /// Settings are to be judged.
+    /// The active release and the newest offer are asked whether they accept new settings.
     Proposed {
-        /// The new ones.
+        /// The new settings.
         settings: R::Settings,
         /// What becomes of earlier offers.
         earlier: EarlierOffers,

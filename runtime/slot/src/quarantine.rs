@@ -21,7 +21,7 @@ impl Quarantine {
     /// Other settings may make a release acceptable. A rolled-back release was judged by its calls,
     /// and stays.
     pub(crate) fn settings_changed(&mut self) {
-        self.0.retain(Refusal::was_taken_back);
+        self.0.retain(Refusal::was_rolled_back);
     }
 
     /// The release passed probation.
@@ -37,9 +37,9 @@ impl Quarantine {
     /// A rolled-back release keeps its refusal. A later refusal before it serves is a try all the
     /// same.
     pub(crate) fn put(&mut self, refusal: &Refusal) {
-        let known = self.0.iter_mut().find(|known| known.digest == refusal.digest && known.was_taken_back());
+        let known = self.0.iter_mut().find(|known| known.digest == refusal.digest && known.was_rolled_back());
         if let Some(known) = known
-            && !refusal.was_taken_back()
+            && !refusal.was_rolled_back()
         {
             known.retried = true;
             return;
@@ -49,7 +49,7 @@ impl Quarantine {
         if self.0.len() > ENTRIES_MAX {
             // A source that offers one broken file after the other must not push a rolled-back
             // release out.
-            let oldest = self.0.iter().position(|refusal| !refusal.was_taken_back()).unwrap_or(0);
+            let oldest = self.0.iter().position(|refusal| !refusal.was_rolled_back()).unwrap_or(0);
             self.0.remove(oldest);
         }
     }

@@ -305,7 +305,7 @@ impl<R: Release> State<R> {
     /// and there is a release to return to.
     fn is_asked_for(&self, component: &Component) -> bool {
         let digest = &*component.digest;
-        let refusal = self.quarantine.get(digest).filter(|refusal| refusal.was_taken_back() && !refusal.retried);
+        let refusal = self.quarantine.get(digest).filter(|refusal| refusal.was_rolled_back() && !refusal.retried);
         refusal.is_some() && self.asked.as_deref() == Some(digest) && self.serving.is_some()
     }
 
@@ -425,7 +425,7 @@ impl<R: Release> State<R> {
             match result {
                 Ok(()) => self.serve_all(release, output),
                 Err(breach) => {
-                    let serves = format!("what serves the other objects serves its {} % again, too", options.percent);
+                    let serves = format!("the active release serves its {} % again", options.percent);
                     self.roll_back(&release, Stage::Canary, (&breach, &serves), output);
                 }
             }
@@ -463,7 +463,7 @@ impl<R: Release> State<R> {
             stage,
             code: breach.reason().category(),
             reason: format!(
-                "{}: it was taken back, and {serves}: {breach}: offer a mended release; {way_out}",
+                "{}: it was rolled back, and {serves}: {breach}: offer a corrected release; {way_out}",
                 offer.origin
             ),
             lasting: true,
@@ -494,7 +494,7 @@ impl<R: Release> State<R> {
         let newest = match &self.newest {
             Newest::PutOff(component) | Newest::Refused(component) if earlier == EarlierOffers::Stand => {
                 let known = self.quarantine.get(&component.digest);
-                known.is_none_or(|refusal| !refusal.was_taken_back()).then(|| component.clone())
+                known.is_none_or(|refusal| !refusal.was_rolled_back()).then(|| component.clone())
             }
             _ => None,
         };

@@ -167,7 +167,7 @@ pub struct Refusal {
 impl Refusal {
     /// Whether the release served and was rolled back.
     #[must_use]
-    pub fn was_taken_back(&self) -> bool {
+    pub fn was_rolled_back(&self) -> bool {
         self.stage >= Stage::Canary
     }
 }

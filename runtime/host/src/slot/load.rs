@@ -315,7 +315,7 @@ impl<'a> Attempt<'a> {
             return Ok(());
         }
         let shown: Vec<_> = fatal.iter().take(PROBLEMS_SHOWN_MAX).map(|problem| shown(problem)).collect();
-        let text = format!("it refuses the cloud-config: {}; mend the cloud-config", shown.join("; "));
+        let text = format!("it refuses the cloud-config: {}; correct the cloud-config", shown.join("; "));
         Err(self.refuse(Reason::ConfigRefused, Fault::Operator, &text))
     }
 }

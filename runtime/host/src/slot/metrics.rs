@@ -56,11 +56,7 @@ impl SlotMetrics {
             "Count of offers that were refused, by the stage reached and the code",
             metrics.refusals.clone(),
         );
-        r.register(
-            "rollbacks",
-            "Count of releases that were taken back because they failed, by the code",
-            metrics.rollbacks.clone(),
-        );
+        r.register("rollbacks", "Count of releases that were rolled back, by the code", metrics.rollbacks.clone());
         r.register(
             "source_failures",
             "Count of times that a source had nothing to offer, by the code",

@@ -300,7 +300,7 @@ pub(super) async fn shadow(
         Some(text) => Err((
             Reason::ShadowBroken,
             format!(
-                "asked what the release that serves was asked, and answered, it broke: {text}; offer a mended release, or leave rollout.shadow \
+                "it failed a call that the active release answered: {text}; offer a corrected release, or leave rollout.shadow \
                  out"
             ),
         )),

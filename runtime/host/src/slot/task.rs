@@ -227,7 +227,7 @@ fn log(name: &str, report: &Report<Active>) {
             tracing::info!(provider.name = %name, component.digest = release.digest(), "release passed probation");
         }
         Report::Refused(refusal) => line!(warn, refusal, "release refused"),
-        Report::RolledBack(refusal) => line!(error, refusal, "release taken back"),
+        Report::RolledBack(refusal) => line!(error, refusal, "release rolled back"),
         Report::KeepsConfig(refusal) => {
             line!(error, refusal, "the active release keeps its old cloud-config, all other settings are in force");
         }

@@ -219,7 +219,7 @@ async fn a_refused_digest_is_not_judged_again_until_the_settings_change_and_then
     check(
         &refusal,
         expect![
-            "ConfigRefused after described: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; mend the cloud-config"
+            "ConfigRefused after described: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; correct the cloud-config"
         ],
     );
     let mut records = slot.services.recorder.subscribe();
@@ -259,7 +259,7 @@ async fn a_config_that_the_release_refuses_keeps_the_old_config_and_nothing_else
     check(
         &refusal,
         expect![
-            "ConfigRefused after described: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; mend the cloud-config"
+            "ConfigRefused after described: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; correct the cloud-config"
         ],
     );
     // The source reads its file again after each change.

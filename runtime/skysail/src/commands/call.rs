@@ -62,6 +62,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let services = providers::services(&mut Registry::default())?;
     let options = providers::slot_options(&spec)?;
     let mut records = services.recorder.subscribe();
+    let checks_config = matches!(function, Function::Identity(identity::Function::CheckConfig { .. }));
     let outcome = match function {
         Function::Identity(function) => {
             let loaded = identity::load(&services, options.sandbox, offer).await.or_exit(Reason::Refused)?;
@@ -80,7 +81,12 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     }
     let answer = outcome.map_err(|error| anyhow!("{} returned {}", args.function, failure(&error)))?;
     let text = serde_json::to_string_pretty(&answer).context("cannot encode the answer")? + "\n";
-    output::print(text.as_bytes())
+    output::print(text.as_bytes())?;
+    if checks_config && identity::has_fatal_problem(&answer) {
+        return Err(anyhow!("{} refuses the cloud-config; correct the fatal problems", args.file.display()))
+            .or_exit(Reason::Refused);
+    }
+    Ok(())
 }
 
 fn arguments(json: &str) -> anyhow::Result<Value> {
@@ -88,7 +94,8 @@ fn arguments(json: &str) -> anyhow::Result<Value> {
         "-" => read_arguments(std::io::stdin().lock())?,
         text => text.to_owned(),
     };
-    serde_json::from_str(&text).context("--json is not JSON")
+    serde_json::from_str(&text)
+        .context(r#"--json is not JSON; give an object such as {"text": "..."}, or - for standard input"#)
 }
 
 fn read_arguments(input: impl Read) -> anyhow::Result<String> {
@@ -145,7 +152,11 @@ fn check_exported(args: &CallArgs, slot: &Slot) -> anyhow::Result<()> {
     let exported = slot.status().borrow().active.as_ref().map(|active| active.interfaces.clone()).unwrap_or_default();
     match args.function.split_once('.') {
         Some((interface, _)) if !exported.contains(&interface) => {
-            bail!("{} does not export {interface}; it has {}", args.file.display(), exported.join(", "))
+            bail!(
+                "{} does not export {interface}; choose an interface that it exports ({}), or another component",
+                args.file.display(),
+                exported.join(", ")
+            )
         }
         Some(_) | None => Ok(()),
     }

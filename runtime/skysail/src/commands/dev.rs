@@ -95,7 +95,7 @@ impl Dev {
         let components = components::bundled_folder(args.components.as_deref()).or_exit(Reason::Usage)?;
         let component = match &args.provider {
             Some(path) => fs::canonicalize(path)
-                .with_context(|| format!("--provider {}", path.display()))
+                .with_context(|| format!("--provider {} cannot be read; name a component file", path.display()))
                 .or_exit(Reason::Usage)?,
             None => components::bundled(&components, "simcloud").or_exit(Reason::Usage)?,
         };

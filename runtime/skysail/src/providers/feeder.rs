@@ -124,7 +124,7 @@ struct Kept {
 impl Kept {
     async fn follow(&mut self, status: SlotStatus) {
         // A refusal without an origin was read from the archive.
-        if let Some(refusal) = status.refused.filter(|refusal| refusal.was_taken_back() && !refusal.origin.is_empty())
+        if let Some(refusal) = status.refused.filter(|refusal| refusal.was_rolled_back() && !refusal.origin.is_empty())
             && self.remembered.as_ref() != Some(&refusal)
         {
             self.remembered = Some(refusal.clone());

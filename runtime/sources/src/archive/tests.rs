@@ -356,12 +356,12 @@ fn a_kill_at_any_moment_leaves_a_complete_release() {
         assert_eq!(text, release(number), "kill {kill}");
         assert!(number >= last, "kill {kill}: {number} came back after {last}");
         last = number;
-        let taken_back = archive.quarantined("a");
+        let rolled_back = archive.quarantined("a");
         // Each release is quarantined right after it was stored.
-        let under_way = u64::from(taken_back.last() != Some(&bad(number)));
+        let under_way = u64::from(rolled_back.last() != Some(&bad(number)));
         let until = number - under_way;
         let from = until.saturating_sub(Archive::QUARANTINED_MAX as u64) + 1;
-        assert_eq!(taken_back, (from..=until).map(bad).collect::<Vec<_>>(), "kill {kill}");
+        assert_eq!(rolled_back, (from..=until).map(bad).collect::<Vec<_>>(), "kill {kill}");
     }
     assert!(last > 0 && cut > 0, "{last} releases were written completely, {cut} writes were interrupted");
 }

@@ -129,7 +129,7 @@ pub enum RegistryFailure {
     /// The artifact has no signature, and the policy requires one.
     #[error("{artifact} is not signed, and signatures are required")]
     Unsigned {
-        /// What the reference leads to.
+        /// The digest of the manifest that the reference resolves to.
         artifact: Digest,
     },
     /// The artifact has signatures that do not fulfil the policy.
@@ -138,7 +138,7 @@ pub enum RegistryFailure {
          invalid one {why}"
     )]
     WronglySigned {
-        /// What the reference leads to.
+        /// The digest of the manifest that the reference resolves to.
         artifact: Digest,
         /// Signatures that were checked.
         seen: usize,

@@ -81,7 +81,7 @@ async fn a_release_that_breaks_where_its_predecessor_answers_is_refused_in_any_c
     check(
         &offer(&slot, &release("2", Inventory::Trap)).await.unwrap_err(),
         expect![
-            "ShadowBroken after configChecked: file p.wasm: asked what the release that serves was asked, and answered, it broke: load-balancer-inventory.list: the guest trapped: it panicked or aborted; offer a mended release, or leave rollout.shadow out"
+            "ShadowBroken after configChecked: file p.wasm: it failed a call that the active release answered: load-balancer-inventory.list: the guest trapped: it panicked or aborted; offer a corrected release, or leave rollout.shadow out"
         ],
     );
     assert_eq!(version(&slot).await, Ok("1".to_owned()));

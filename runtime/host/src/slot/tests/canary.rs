@@ -97,7 +97,7 @@ async fn a_canary_serves_its_share_of_the_objects_until_it_bears_out_and_then_al
 }
 
 #[tokio::test]
-async fn a_canary_that_traps_is_taken_back_and_the_other_objects_never_met_it() {
+async fn a_canary_that_traps_is_rolled_back_and_the_other_objects_never_met_it() {
     let slot = serving("1").await;
     let (share, rest) = uids();
     assert_eq!(offer(&slot, &release("2", Master::Trap)).await, Ok(Offered::Canary));
@@ -110,13 +110,13 @@ async fn a_canary_that_traps_is_taken_back_and_the_other_objects_never_met_it() 
     check(
         &status.refused.unwrap(),
         expect![
-            "ProbationTrap after canary: file p.wasm: it was taken back, and what serves the other objects serves its 20 % again, too: clusters.master: the guest trapped: it panicked or aborted: offer a mended release; this one is tried again only where rollout.retry names its digest"
+            "ProbationTrap after canary: file p.wasm: it was rolled back, and the active release serves its 20 % again: clusters.master: the guest trapped: it panicked or aborted: offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
     check(
         &offer(&slot, &release("2", Master::Trap)).await.unwrap_err(),
         expect![
-            "ProbationTrap after canary: file p.wasm: it was taken back, and what serves the other objects serves its 20 % again, too: clusters.master: the guest trapped: it panicked or aborted: offer a mended release; this one is tried again only where rollout.retry names its digest"
+            "ProbationTrap after canary: file p.wasm: it was rolled back, and the active release serves its 20 % again: clusters.master: the guest trapped: it panicked or aborted: offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
 }

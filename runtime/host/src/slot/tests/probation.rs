@@ -36,7 +36,7 @@ fn sound(version: &'static str) -> bytes::Bytes {
 }
 
 #[tokio::test]
-async fn a_release_that_traps_is_taken_back_at_once_and_never_taken_again() {
+async fn a_release_that_traps_is_rolled_back_at_once_and_never_taken_again() {
     let slot = watched_slot();
     offer(&slot, &sound("1")).await.unwrap();
     assert_eq!(slot.status().borrow().probation, None, "there is nothing to go back to");
@@ -51,7 +51,7 @@ async fn a_release_that_traps_is_taken_back_at_once_and_never_taken_again() {
     check(
         &status.refused.unwrap(),
         expect![
-            "ProbationTrap after active: file p.wasm: it was taken back, and its predecessor (version 1) serves again: clusters.master: the guest trapped: it panicked or aborted: offer a mended release; this one is tried again only where rollout.retry names its digest"
+            "ProbationTrap after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: clusters.master: the guest trapped: it panicked or aborted: offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
     for config in ["", "other"] {
@@ -68,7 +68,7 @@ async fn a_release_that_traps_is_taken_back_at_once_and_never_taken_again() {
 
 /// A person may be wiser: once.
 #[tokio::test]
-async fn a_release_that_was_taken_back_is_tried_again_when_a_person_names_it() {
+async fn a_release_that_was_rolled_back_is_tried_again_when_a_person_names_it() {
     let slot = watched_slot();
     offer(&slot, &sound("1")).await.unwrap();
     let bad = release("2", Master::Trap);
@@ -114,9 +114,9 @@ async fn a_release_that_was_taken_back_is_tried_again_when_a_person_names_it() {
     assert_eq!(version(&slot).await, Ok("3".to_owned()));
 }
 
-/// The process began after it was taken back.
+/// The process began after the rollback.
 #[tokio::test]
-async fn a_release_that_was_taken_back_by_another_process_is_tried_again_beside_a_predecessor_only() {
+async fn a_release_that_was_rolled_back_by_another_process_is_tried_again_beside_a_predecessor_only() {
     let bad = release("2", Master::Trap);
     let digest = crate::admission::digest_text(&crate::admission::digest_of(&bad));
     let asking = || SlotOptions { retry: Some(digest.clone()), ..watched(1_000_000) };
@@ -132,7 +132,7 @@ async fn a_release_that_was_taken_back_by_another_process_is_tried_again_beside_
     assert_eq!(offer(&slot, &bad).await.unwrap_err().reason, "it trapped twice", "the wish was met");
 }
 
-/// It was taken back, and that stays so whatever else is said of it.
+/// A rolled-back release stays quarantined, whatever other refusal is reported of it.
 #[tokio::test]
 async fn a_wish_that_fails_before_the_release_serves_is_spent_and_nothing_is_forgotten() {
     let slot = Slot::new(services(), SlotOptions { allow_unmet_egress: true, ..watched(1_000_000) }).unwrap();
@@ -169,9 +169,9 @@ async fn a_release_that_bears_out_the_second_time_is_held_nothing_against() {
     assert_eq!(offer(&slot, &doubted).await, Ok(Offered::Activated));
 }
 
-/// What was taken back is no way out of settings that the release which serves does not stand.
+/// A rolled-back release is not tried again for settings that the active release refuses.
 #[tokio::test]
-async fn new_settings_never_bring_back_what_was_taken_back() {
+async fn new_settings_never_bring_back_what_was_rolled_back() {
     let slot = watched_slot();
     offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
     let bad = release("2", Master::Trap);
@@ -188,7 +188,7 @@ async fn new_settings_never_bring_back_what_was_taken_back() {
 }
 
 #[tokio::test]
-async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_taken_back() {
+async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_rolled_back() {
     let slot = Slot::new(services(), watched(500_000)).unwrap();
     offer(&slot, &sound("1")).await.unwrap();
     for _ in 0..SAMPLE {
@@ -200,7 +200,7 @@ async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_
     check(
         &slot.status().borrow().refused.clone().unwrap(),
         expect![
-            "ProbationLimit after active: file p.wasm: it was taken back, and its predecessor (version 1) serves again: clusters.master: stopped by a limit of the sandbox: fuel: 500000 of 500000: offer a mended release; this one is tried again only where rollout.retry names its digest"
+            "ProbationLimit after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: clusters.master: stopped by a limit of the sandbox: fuel: 500000 of 500000: offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
 
@@ -212,7 +212,7 @@ async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_
     check(
         &slot.status().borrow().refused.clone().unwrap(),
         expect![
-            "ProbationErrors after active: file p.wasm: it was taken back, and its predecessor (version 1) serves again: 100 % of its calls failed, of its predecessor's 0 %: offer a mended release; this one is tried again only where rollout.retry names its digest"
+            "ProbationErrors after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: 100 % of its calls failed, of its predecessor's 0 %: offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
     assert_eq!(version(&slot).await, Ok("1".to_owned()));

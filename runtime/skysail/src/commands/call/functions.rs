@@ -140,14 +140,14 @@ fn kubernetes() -> String {
 /// Reads the arguments of a function. Does not check whether the component exports the function.
 pub(super) fn parse(function: &str, arguments: Value) -> anyhow::Result<Function> {
     if !function_names().any(|known| known == function) {
-        bail!("the contract has no function {function:?}; 'skysail call --help' lists them");
+        bail!("the contract has no function {function:?}; 'skysail call --help' lists all functions");
     }
     let named = json!({ function: arguments });
     let parsed = match function.starts_with("identity.") {
         true => serde_json::from_value(named).map(Function::Identity),
         false => serde_json::from_value(named).map(Function::Provider),
     };
-    parsed.with_context(|| format!("the arguments of {function}; 'skysail call --help' lists them"))
+    parsed.with_context(|| format!("the arguments of {function} are wrong; 'skysail call --help' lists the arguments"))
 }
 
 /// Reads an argument that serde alone cannot read.

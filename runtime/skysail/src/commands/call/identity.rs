@@ -63,6 +63,11 @@ impl Function {
     }
 }
 
+/// Whether the answer of `check-config` has a problem for which a slot refuses the component.
+pub(super) fn has_fatal_problem(answer: &Value) -> bool {
+    answer.as_array().into_iter().flatten().any(|problem| problem["severity"] == "fatal")
+}
+
 fn problem(problem: Problem) -> Value {
     let Problem { severity, line, key, message } = problem;
     let severity = match severity {
