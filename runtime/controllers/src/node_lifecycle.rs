@@ -17,6 +17,8 @@
 //! - Only [`skysail_provider::Code::NotFound`] for the node itself, in several consecutive passes,
 //!   deletes the node. A rejected credential, a failed call, a limit or a list of the wrong length
 //!   never does.
+//! - No node is deleted or tainted while an older provider may own it: while that provider has no
+//!   release and no schemes in its spec.
 //! - However many machines a provider reports as missing, the breaker bounds the number of its
 //!   nodes that are deleted within a window.
 //! - The DELETE has the preconditions UID and resource version. The UID protects a node that was
@@ -83,6 +85,11 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     let began = Instant::now();
     let now: Moment = began.saturating_duration_since(memory.started);
     let actor = Actor { controller: controllers::CLOUD_NODE_LIFECYCLE, provider: lane.name.clone() };
+    if context.nodes.is_disputable(lane.id) {
+        memory.sightings.note(std::iter::empty(), now);
+        reporting::disputable(context, lane);
+        return;
+    }
     // observe (pure), describe (provider), plan (pure)
     let planned = look(context, lane, began).await;
     // confirm (pure)

@@ -42,6 +42,8 @@ pub(crate) struct SharedNodes {
     pub(crate) membership: u64,
     /// When this state was published.
     pub(crate) published: Instant,
+    /// As [`Claim::settled`]: whether these are the provider's nodes.
+    pub(crate) settled: bool,
 }
 
 /// Digest of the fields of a node that load balancers depend on: name, provider ID, addresses, zone
@@ -70,7 +72,7 @@ impl Published {
     /// A provider without nodes.
     fn empty() -> Self {
         let (membership, at) = (0, Instant::now());
-        let set = SharedNodes { nodes: NodeSet::new([]), membership, published: at };
+        let set = SharedNodes { nodes: NodeSet::new([]), membership, published: at, settled: false };
         Self { membership, at, set: Some(set) }
     }
 
@@ -233,7 +235,7 @@ impl Nodes {
         }
         let waited = |lane| inner.claims.iter().any(|claim| claim.lane == lane && !claim.settled);
         let settled = claims.iter().filter(|claim| claim.settled && waited(claim.lane)).map(|claim| claim.lane);
-        let settled = settled.collect();
+        let settled: Vec<LaneId> = settled.collect();
         inner.claims = claims.into();
         let Inner { claims, lanes, .. } = &mut *inner;
         for claim in claims.iter() {
@@ -250,6 +252,10 @@ impl Nodes {
             }
         }
         let Inner { claims, lanes, .. } = &mut *inner;
+        // A reader that sees that the schemes are settled also sees the nodes.
+        for lane in &settled {
+            lanes.entry(*lane).and_modify(OfLane::publish);
+        }
         lanes.retain(|lane, _| claims.iter().any(|claim| claim.lane == *lane));
         (moved, settled)
     }
@@ -277,7 +283,12 @@ impl Nodes {
 
     /// Whether this provider's nodes are known; see [`Claim::settled`].
     pub(crate) fn is_settled(&self, lane: LaneId) -> bool {
-        self.lock().claims.iter().any(|claim| claim.lane == lane && claim.settled)
+        is_settled(&self.lock().claims, lane)
+    }
+
+    /// Whether another provider may own this provider's nodes; see [`Claim::disputable`].
+    pub(crate) fn is_disputable(&self, lane: LaneId) -> bool {
+        self.lock().claims.iter().any(|claim| claim.lane == lane && claim.disputable)
     }
 
     pub(crate) fn claims(&self) -> Arc<[Claim]> {
@@ -319,25 +330,27 @@ impl Nodes {
     /// until the next publication.
     pub(crate) fn shared(&self, lane: LaneId) -> SharedNodes {
         let mut inner = self.lock();
-        let Inner { views, lanes, .. } = &mut *inner;
+        let Inner { views, lanes, claims, .. } = &mut *inner;
+        let settled = is_settled(claims, lane);
         let Some(OfLane { eligible: names, membership, published, .. }) = lanes.get_mut(&lane) else {
-            return SharedNodes { nodes: NodeSet::new([]), membership: 0, published: Instant::now() };
+            return SharedNodes { nodes: NodeSet::new([]), membership: 0, published: Instant::now(), settled };
         };
         let build = || SharedNodes {
             nodes: NodeSet::new(names.iter().filter_map(|name| Some(Arc::clone(&views.get(name)?.node)))),
             membership: *membership,
             published: published.at,
+            settled,
         };
-        published.set.get_or_insert_with(build).clone()
+        SharedNodes { settled, ..published.set.get_or_insert_with(build).clone() }
     }
 
     /// Publishes the provider's current nodes; returns true if a Service may have been ensured with
     /// another membership.
     pub(crate) fn publish(&self, lane: LaneId) -> bool {
         let mut inner = self.lock();
-        let Some(OfLane { membership, published, .. }) = inner.lanes.get_mut(&lane) else { return false };
-        let changed = published.differs_from(*membership);
-        *published = Published { membership: *membership, at: Instant::now(), set: None };
+        let Some(lane) = inner.lanes.get_mut(&lane) else { return false };
+        let changed = lane.published.differs_from(lane.membership);
+        lane.publish();
         changed
     }
 
@@ -387,6 +400,10 @@ impl OfLane {
             published: Published::empty(),
             signals: Arc::default(),
         }
+    }
+
+    fn publish(&mut self) {
+        self.published = Published { membership: self.membership, at: Instant::now(), set: None };
     }
 }
 
@@ -441,6 +458,10 @@ fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option
         },
         Owner::Unowned | Owner::Malformed => None,
     }
+}
+
+fn is_settled(claims: &[Claim], lane: LaneId) -> bool {
+    claims.iter().any(|claim| claim.lane == lane && claim.settled)
 }
 
 fn place(set: &mut BTreeSet<String>, name: &str, belongs: bool) {

@@ -21,6 +21,9 @@ pub(crate) struct Claim {
     /// Whether the schemes are decided. They are not while no release has declared them, and while
     /// an older provider may still declare the same ones.
     pub(crate) settled: bool,
+    /// Whether an older provider may still declare the same schemes, however long it has not
+    /// served: no node is deleted because of this claim.
+    pub(crate) disputable: bool,
     /// Labels that an uninitialised node must all carry; an empty selector claims no node.
     pub(crate) node_selector: BTreeMap<String, String>,
     /// Values of `spec.loadBalancerClass`.
@@ -122,6 +125,7 @@ mod tests {
             lane,
             schemes: vec![scheme.to_owned()],
             settled: true,
+            disputable: false,
             node_selector: pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect(),
             load_balancer_classes: vec![class.to_owned()],
             default,

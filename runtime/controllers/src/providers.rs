@@ -186,6 +186,7 @@ pub(crate) fn claims<'a>(
             lane,
             schemes: schemes.collect(),
             settled,
+            disputable: claims.iter().any(|older| !older.settled),
             node_selector: entry.node_selector.clone(),
             load_balancer_classes: classes.cloned().collect(),
             default: entry.default,
@@ -306,10 +307,13 @@ mod tests {
             };
             let first = now(&[], true);
             assert_eq!(shown(&first), [(false, 0), (false, 0)]);
-            assert_eq!(shown(&now(&first, false)), [(false, 0), (true, 1)], "nobody awaits the older one any longer");
+            let late = now(&first, false);
+            assert_eq!(shown(&late), [(false, 0), (true, 1)], "nobody awaits the older one any longer");
+            assert!(late[1].disputable);
             older.start();
             let both = now(&first, true);
             assert_eq!(shown(&both), [(true, 1), (true, 0)]);
+            assert!(!both[1].disputable);
             older.stop();
             assert_eq!(now(&both, true), both);
         }

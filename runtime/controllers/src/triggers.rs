@@ -214,6 +214,9 @@ pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
 pub(crate) fn claims_changed(context: &Context) {
     let (moved, settled) = context.nodes.reassign(|claims| context.lanes.claims(claims));
     for lane in settled.into_iter().filter_map(|lane| context.lanes.get(lane)) {
+        if *lane.published.borrow() {
+            node_set_published(context, &lane);
+        }
         all_again(context, &lane);
     }
     if moved.is_empty() {

@@ -252,7 +252,7 @@ impl Fleet {
         let changes = futures::future::try_join_all(changes).await?;
         // All commits are given before the first wait, so that none is left out.
         let committed: Vec<_> = changes.into_iter().map(|change| self.commit(change)).collect();
-        self.retain(names);
+        self.retain(names, &[]);
         futures::future::join_all(committed).await;
         Ok(())
     }
@@ -260,12 +260,14 @@ impl Fleet {
     /// Brings each provider to its spec by itself, oldest first: one that is refused keeps what it
     /// has, as one without a spec does, and holds up no other. Of two that claim the same the older
     /// one has it, also if the younger had it before, so that every process comes to the same. The
-    /// rest goes.
+    /// rest goes, but the files of providers that exist and are `refused` stay: a Secret that
+    /// cannot be read for a moment must not erase a quarantine.
     ///
     /// Returns what is not as it is wished, by name.
     pub(crate) async fn apply_each(
         &mut self,
         wishes: Vec<(String, Option<ProviderSpec>)>,
+        refused: &[String],
     ) -> BTreeMap<String, Complaint> {
         let names: Vec<String> = wishes.iter().map(|(name, _)| name.clone()).collect();
         let specs = wishes.into_iter().filter_map(|(_, spec)| spec);
@@ -277,7 +279,7 @@ impl Fleet {
                 Err(error) => drop(complaints.insert(name, Complaint::Refused(format!("{error:#}")))),
             }
         }
-        self.retain(names);
+        self.retain(names, refused);
         futures::future::join_all(committed).await;
         let mut older: Vec<Claims> = Vec::new();
         for name in self.oldest_first.clone() {
@@ -309,12 +311,13 @@ impl Fleet {
         Ok(Change::Settings { spec, reconfiguration })
     }
 
-    /// The providers of these names, which are in the order of their age, stay.
-    fn retain(&mut self, names: Vec<String>) {
+    /// The providers of these names, which are in the order of their age, stay. What is on disk of
+    /// the refused ones stays, too.
+    fn retain(&mut self, names: Vec<String>, refused: &[String]) {
         let known: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         self.served.retain(|name, _| known.contains(&**name));
         if let Some(archive) = &self.surroundings.archive
-            && let Err(error) = archive.retain(&known)
+            && let Err(error) = archive.retain(&known.into_iter().chain(refused.iter().map(String::as_str)).collect())
         {
             tracing::warn!("what is kept on disk of providers that are gone stays: {error}");
         }

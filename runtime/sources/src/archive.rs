@@ -39,7 +39,7 @@ use ring::{
     rand::{SecureRandom as _, SystemRandom},
 };
 use rustix::{
-    fs::{FlockOperation, fcntl_lock},
+    fs::{FlockOperation, OFlags, fcntl_lock},
     io::Errno,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -156,8 +156,7 @@ impl Archive {
             metadata.and_then(|metadata| check_permissions(&metadata, WRITE)).map_err(at(&path))?;
         }
         let path = folder.join("lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let lock = lock.map_err(at(&path))?;
+        let lock = lock_file(&path).map_err(at(&path))?;
         match fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::AGAIN | Errno::ACCESS) => return Err(ArchiveError::Locked { folder }),
@@ -400,6 +399,19 @@ fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
 ///
 /// A key that another account may read or write, or that a full disk truncated, is replaced; the
 /// records that it authenticated are lost.
+/// Another account may have put a link or a pipe here.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file; delete it"));
+    }
+    check_permissions(&metadata, WRITE)?;
+    Ok(file)
+}
+
 fn secret(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let kept = read(path, KEY_BYTES as u64).and_then(|bytes| {
         check_permissions(&fs::symlink_metadata(path)?, READ | WRITE)?;

@@ -63,6 +63,20 @@ pub(crate) fn finding(context: &Context, lane: &Lane, actor: &Actor, judgement: 
     lane.findings.set(Finding::NodesHeld, finding);
 }
 
+/// Reports the nodes that are not ready while an older provider may own them.
+pub(crate) fn disputable(context: &Context, lane: &Lane) {
+    let troubled = context.nodes.troubled(lane.id);
+    let finding = troubled.first().map(|first| {
+        format!(
+            "{} nodes that are not ready, such as {}, are neither deleted nor tainted, because an older provider without a release may claim their provider-ID \
+             scheme. Correct the older provider's source, list its schemes in its spec.providerIdSchemes, or delete it",
+            troubled.len(),
+            first.node.name
+        )
+    });
+    lane.findings.set(Finding::NodesHeld, finding);
+}
+
 /// Emits the Events about the kept nodes.
 pub(crate) fn held(context: &Context, actor: &Actor, alarm: &mut Alarm, held: &[NodeView], now: Moment) {
     for view in alarm.due(held.iter().map(|view| (view.node.uid.as_str(), view)), now) {

@@ -364,3 +364,21 @@ async fn new_claims_move_only_the_affected_nodes() {
         [("c".to_owned(), Owner::Provider(1))]
     );
 }
+
+/// A reader between two steps would empty a load balancer.
+#[tokio::test(start_paused = true)]
+async fn a_provider_whose_schemes_are_settled_has_its_nodes_at_once() {
+    let nodes = Nodes::default();
+    let claim = |settled: bool| {
+        let schemes = settled.then(|| "one".to_owned()).into_iter().collect();
+        vec![Claim { lane: 0, schemes, settled, ..Claim::default() }]
+    };
+    nodes.reassign(|_| claim(false));
+    nodes.put(&with_id("a", "one://a"));
+    nodes.publish(0);
+    assert!(!nodes.shared(0).settled);
+    assert_eq!(nodes.reassign(|_| claim(true)).1, [0]);
+    let shared = nodes.shared(0);
+    assert!(shared.settled);
+    assert_eq!(shared.nodes.as_slice().len(), 1);
+}

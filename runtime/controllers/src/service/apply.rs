@@ -95,7 +95,7 @@ impl Subject<'_> {
     /// load balancer would lose its backends.
     fn load_balancers(&self) -> Result<&dyn LoadBalancers, Error> {
         let provider = load_balancers(&*self.lane.provider)?;
-        if !self.context.nodes.is_settled(self.lane.id) {
+        if !self.observed.shared.settled {
             let text = "the provider's nodes are not known for at most 30 s after the start, because an older provider has no release yet and may claim them; list the older provider's schemes in its spec.providerIdSchemes to avoid the wait";
             let waits = skysail_provider::Error::new(Code::NotServing, text);
             return Err(Error::provider("call the provider's load balancers")(waits));

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
+use bytes::Bytes;
 use prometheus_client::registry::Registry;
+use skysail_sources::{Archive, Digest, Offer};
 use tempfile::TempDir;
 
 use super::{Complaint, Fleet, Served, services};
@@ -150,7 +152,7 @@ impl World {
         for spec in wishes.iter_mut().filter_map(|(_, spec)| spec.as_mut()).filter(|spec| spec.config == "wrong") {
             spec.limits.fuel = 0;
         }
-        self.fleet.apply_each(wishes).await
+        self.fleet.apply_each(wishes, &[]).await
     }
 
     /// The providers with what each claims, and its cloud-config.
@@ -173,6 +175,22 @@ async fn one_that_is_wrong_keeps_what_it_has_and_holds_up_no_other() {
     assert_eq!(complaints.keys().collect::<Vec<_>>(), ["zoo"]);
     assert!(matches!(&complaints["zoo"], Complaint::Refused(reason) if reason.contains("fuel")), "{complaints:?}");
     assert_eq!(world.shown(), "sim \"new\" default false schemes None; zoo \"\" default false schemes None; ");
+}
+
+/// Otherwise a Secret that cannot be read at a start would erase a quarantine.
+#[tokio::test]
+async fn what_is_on_disk_of_a_refused_provider_stays() {
+    let mut world = World::new(PROVIDER).await;
+    let archive = Arc::new(Archive::open(world.path("state"), 1 << 20).unwrap());
+    world.fleet.surroundings.archive = Some(Arc::clone(&archive));
+    let bytes = Bytes::from_static(b"component");
+    let offer = Offer { digest: Digest::of(&bytes), bytes, origin: "a test".to_owned() };
+    archive.put("old", "source", &offer).unwrap();
+    let is_there = || archive.get("old", "source", 1 << 20).is_some();
+    world.fleet.apply_each(vec![("sim".to_owned(), None)], &["old".to_owned()]).await;
+    assert!(is_there());
+    world.fleet.apply_each(vec![("sim".to_owned(), None)], &[]).await;
+    assert!(!is_there(), "the object is deleted");
 }
 
 /// Also if the younger had it before, so that every process comes to the same; and what is given up

@@ -56,6 +56,21 @@ fn the_last_component_is_kept_over_a_restart_and_the_one_before_it_is_not() {
 }
 
 #[test]
+fn a_pipe_or_a_link_in_place_of_the_lock_is_refused_at_once() {
+    let folder = TempDir::new().unwrap();
+    drop(open(folder.path()));
+    let (lock, elsewhere) = (folder.path().join("lock"), folder.path().join("elsewhere"));
+    let refused = || Archive::open(folder.path().to_owned(), MAX).unwrap_err();
+    fs::remove_file(&lock).unwrap();
+    symlink(&elsewhere, &lock).unwrap();
+    assert!(matches!(refused(), ArchiveError::Io { path, .. } if path == lock));
+    assert!(!elsewhere.exists(), "the link is not followed");
+    fs::remove_file(&lock).unwrap();
+    assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    assert!(matches!(refused(), ArchiveError::Io { path, .. } if path == lock));
+}
+
+#[test]
 fn a_component_of_another_source_is_not_used_for_the_provider() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());

@@ -61,7 +61,8 @@ async fn a_younger_provider_that_serves_first_takes_no_node_of_the_older_provide
     assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
     assert!(world.node("c").await.is_some());
     world.clouds[0].fake.start();
-    pass(20 * S).await;
+    world.clouds[0].releases.send_replace(2);
+    pass(5 * S).await;
     assert_eq!(backends(&world), ["a", "b", "c"]);
     let finding = world.clouds[1].finding(Finding::ClaimTaken).unwrap();
     assert!(finding.contains("the older provider one has the provider-ID scheme \"one\""), "{finding}");
@@ -76,15 +77,28 @@ async fn a_younger_provider_waits_half_a_minute_for_an_older_one_that_never_serv
     let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];
     let mut world = World::with(clouds);
     world.fake().stop();
-    world.clouds[1].fake.add_instances(["a"]);
-    world.add_raw_node("a", json!({ "providerID": "two://a" })).await;
+    world.clouds[1].fake.add_instances(["a", "b", "c"]);
+    for name in ["a", "b", "c", "gone"] {
+        world.add_raw_node(name, json!({ "providerID": format!("two://{name}") })).await;
+    }
+    world.heartbeat("gone", "Unknown").await;
     world.launch();
     world.add_service("of-two", json!({ "loadBalancerClass": "two.example/lb" })).await;
     pass(29 * S).await;
     assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
     pass(2 * S).await;
     let backends = world.clouds[1].fake.cloud().into_values().flat_map(|balancer| balancer.nodes).collect::<Vec<_>>();
-    assert_eq!(backends, ["a"]);
+    assert_eq!(backends, ["a", "b", "c", "gone"]);
+    // Its machine may be one of the older provider.
+    pass(600 * S).await;
+    assert!(world.node("gone").await.is_some());
+    let finding = world.clouds[1].finding(Finding::NodesHeld).unwrap();
+    assert!(finding.contains("1 nodes that are not ready, such as gone, are neither deleted nor tainted"), "{finding}");
+    world.fake().start();
+    world.clouds[0].releases.send_replace(2);
+    pass(60 * S).await;
+    assert!(world.node("gone").await.is_none());
+    assert_eq!(world.clouds[1].finding(Finding::NodesHeld), None);
 }
 
 /// The finding is cleared with its cause.

@@ -372,7 +372,7 @@ impl Resources {
     ) -> BTreeMap<String, Complaint> {
         let before = self.seen.as_ref().map(|seen| &*seen.objects).unwrap_or_default();
         let is_same = |name: &str, uid: &str| before.iter().any(|(known, of, _)| (&**known, &**of) == (name, uid));
-        let (mut wishes, mut complaints) = (Vec::new(), BTreeMap::new());
+        let (mut wishes, mut refused, mut complaints) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (index, ((name, uid, _), checked)) in objects.iter().zip(checked).enumerate() {
             match checked {
                 Ok(spec) => wishes.push((name.clone(), Some(spec))),
@@ -382,11 +382,13 @@ impl Resources {
                     // PROVIDERS_MAX is not kept.
                     if index < PROVIDERS_MAX && is_same(name, uid) {
                         wishes.push((name.clone(), None));
+                    } else {
+                        refused.push(name.clone());
                     }
                 }
             }
         }
-        complaints.extend(fleet.apply_each(wishes).await);
+        complaints.extend(fleet.apply_each(wishes, &refused).await);
         complaints
     }
 
