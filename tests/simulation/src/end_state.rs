@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use skysail_controllers::names::{
     LOAD_BALANCER_FINALIZER, LOAD_BALANCER_PROVIDER_ANNOTATION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT,
-    reasons::{LOAD_BALANCER_LEFT_BEHIND, ORPHANED_LOAD_BALANCER, UNCLAIMED_LOAD_BALANCER},
+    reasons::ORPHANED_LOAD_BALANCER,
 };
 use skysail_provider::Protocol;
 
@@ -16,7 +16,7 @@ use crate::{
     cloud::{Balancer, Cloud, CloudState, Port},
     operations::{ADOPTED_MARK, OTHERS_FINALIZER, OTHERS_MARK, OTHERS_TAINT},
     referee::text,
-    replica::{CLASS, Site, provider_name},
+    replica::{CLASS, Site},
 };
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -32,7 +32,8 @@ struct Seen {
 ///
 /// If orphans are not deleted, an orphan only has to be reported by an Event where a process made
 /// it from an old state before the process died, or where another provider took the Service over
-/// while its provider was removed.
+/// while its provider was removed. The Event about an orphan comes again with each scan; the one
+/// about the take-over is written once, and may be lost with its process.
 pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String> {
     let services = site.referee.objects("/api/v1/services");
     let nodes = site.referee.objects("/api/v1/nodes");
@@ -44,10 +45,10 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
         check_reconciled(service, &clouds, site, &mut wrong);
     }
     for (index, cloud) in clouds.iter().enumerate() {
-        let provider = provider_name(index);
+        let was_removed = index == 1 && site.ownership.borrow().second_was_removed;
         let is_known_orphan = |name: &str| {
             let uid = name.trim_start_matches("lb-");
-            let is_possible = site.referee.made_in_the_past(uid) || was_left_behind(&events, uid, &provider);
+            let is_possible = site.referee.made_in_the_past(uid) || was_removed;
             !orphans_are_deleted && is_possible && is_told_of(&events, name)
         };
         wrong.extend(wrong_balancers(cloud, &services, &nodes, is_known_orphan));
@@ -140,18 +141,6 @@ fn check_reconciled(service: &Value, clouds: &[Seen], site: &Site, wrong: &mut V
             wrong.push(format!("the Service {name} was not ensured in {} since {origin} serves", cloud.name));
         }
     }
-}
-
-/// Whether an Event says that this provider has a load balancer for the Service and is removed. The
-/// load balancer stays until a person deletes it. Before another provider took the Service over,
-/// Events about the unclaimed load balancer came; one Event alone may be lost with its process.
-fn was_left_behind(events: &[Value], uid: &str, provider: &str) -> bool {
-    let says = |event: &Value| {
-        [LOAD_BALANCER_LEFT_BEHIND, UNCLAIMED_LOAD_BALANCER].contains(&text(event, "/reason"))
-            && text(event, "/involvedObject/uid") == uid
-            && text(event, "/message").contains(&format!("the provider {provider}, which "))
-    };
-    events.iter().any(says)
 }
 
 /// Whether an Event says that no Service wants this load balancer.

@@ -22,12 +22,21 @@ pub(crate) struct Ownership {
     /// A younger provider exists, which claims the class of the second provider and whose
     /// component describes the scheme of the first one: another account of the same cloud.
     pub(crate) younger: bool,
+    /// The second provider was removed at some time of the day.
+    pub(crate) second_was_removed: bool,
 }
 
 impl Ownership {
     /// The settings at the begin and at the end of a day.
-    const USUAL: Self =
-        Self { second: true, class: true, selector: true, pinned: false, any_address: true, younger: false };
+    const USUAL: Self = Self {
+        second: true,
+        class: true,
+        selector: true,
+        pinned: false,
+        any_address: true,
+        younger: false,
+        second_was_removed: false,
+    };
 }
 
 /// See the module.
@@ -77,13 +86,17 @@ impl Operator {
     pub(crate) fn restore(&mut self) {
         let younger = self.younger_existed;
         self.change(|ownership| {
+            let usual = Ownership::USUAL;
             *ownership =
-                Ownership { younger, pinned: ownership.pinned, any_address: ownership.any_address, ..Ownership::USUAL };
+                Ownership { second: usual.second, class: usual.class, selector: usual.selector, younger, ..*ownership };
         });
     }
 
     fn change(&self, change: impl FnOnce(&mut Ownership)) {
-        self.ownership.send_modify(change);
+        self.ownership.send_modify(|ownership| {
+            change(ownership);
+            ownership.second_was_removed |= !ownership.second;
+        });
         self.story.tell("operator", format_args!("has now {:?}", *self.ownership.borrow()));
     }
 }

@@ -247,7 +247,7 @@ async fn follow_settings(slot: Arc<Slot>, mut confs: watch::Receiver<Conf>, mut 
 }
 
 /// The name of the provider of this cloud, by its place in [`Site::clouds`].
-pub(crate) fn provider_name(cloud: usize) -> String {
+fn provider_name(cloud: usize) -> String {
     format!("p{cloud}")
 }
 
