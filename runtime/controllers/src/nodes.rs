@@ -233,7 +233,7 @@ impl Nodes {
         if *inner.claims == *claims {
             return Default::default();
         }
-        let waited = |lane| inner.claims.iter().any(|claim| claim.lane == lane && !claim.settled);
+        let waited = |lane| claim_of(&inner.claims, lane).is_some_and(|claim| !claim.settled);
         let settled = claims.iter().filter(|claim| claim.settled && waited(claim.lane)).map(|claim| claim.lane);
         let settled: Vec<LaneId> = settled.collect();
         inner.claims = claims.into();
@@ -277,18 +277,17 @@ impl Nodes {
 
     /// The schemes of this provider.
     pub(crate) fn schemes(&self, lane: LaneId) -> Vec<String> {
-        let inner = self.lock();
-        inner.claims.iter().find(|claim| claim.lane == lane).map(|claim| claim.schemes.clone()).unwrap_or_default()
+        claim_of(&self.lock().claims, lane).map(|claim| claim.schemes.clone()).unwrap_or_default()
     }
 
     /// Whether this provider's nodes are known; see [`Claim::settled`].
     pub(crate) fn is_settled(&self, lane: LaneId) -> bool {
-        is_settled(&self.lock().claims, lane)
+        claim_of(&self.lock().claims, lane).is_some_and(|claim| claim.settled)
     }
 
     /// Whether another provider may own this provider's nodes; see [`Claim::disputable`].
     pub(crate) fn is_disputable(&self, lane: LaneId) -> bool {
-        self.lock().claims.iter().any(|claim| claim.lane == lane && claim.disputable)
+        claim_of(&self.lock().claims, lane).is_some_and(|claim| claim.disputable)
     }
 
     pub(crate) fn claims(&self) -> Arc<[Claim]> {
@@ -331,7 +330,7 @@ impl Nodes {
     pub(crate) fn shared(&self, lane: LaneId) -> SharedNodes {
         let mut inner = self.lock();
         let Inner { views, lanes, claims, .. } = &mut *inner;
-        let settled = is_settled(claims, lane);
+        let settled = claim_of(claims, lane).is_some_and(|claim| claim.settled);
         let Some(OfLane { eligible: names, membership, published, .. }) = lanes.get_mut(&lane) else {
             return SharedNodes { nodes: NodeSet::new([]), membership: 0, published: Instant::now(), settled };
         };
@@ -460,8 +459,8 @@ fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option
     }
 }
 
-fn is_settled(claims: &[Claim], lane: LaneId) -> bool {
-    claims.iter().any(|claim| claim.lane == lane && claim.settled)
+fn claim_of(claims: &[Claim], lane: LaneId) -> Option<&Claim> {
+    claims.iter().find(|claim| claim.lane == lane)
 }
 
 fn place(set: &mut BTreeSet<String>, name: &str, belongs: bool) {
