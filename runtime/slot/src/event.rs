@@ -152,6 +152,16 @@ pub enum Event<R: Release> {
     },
 }
 
+impl<R: Release> Event<R> {
+    /// The event after [`Effect::AwaitCommit`]: the proposer commits, or drops the sender.
+    pub async fn of_commit(number: u64, decided: oneshot::Receiver<Done>) -> Self {
+        match decided.await {
+            Ok(done) => Self::Committed { number, done },
+            Err(_dropped) => Self::Abandoned { number },
+        }
+    }
+}
+
 /// Events that wait while settings are judged or prepared. Each has a caller that waits for it, or
 /// is the end of one of two trials, so that they are few.
 pub enum Request<R: Release> {
@@ -263,9 +273,10 @@ pub struct Watch<R> {
 impl<R: Release> Watch<R> {
     /// The trial, which ends in [`Request::TrialEnded`]. It begins now, and holds no release in
     /// memory.
-    #[must_use]
-    pub fn trial(&self) -> Trial {
-        Trial::new(self.release.vitals(), self.predecessor.vitals(), self.options, self.beside)
+    pub fn trial(&self) -> impl Future<Output = Event<R>> + Send + use<R> {
+        let trial = Trial::new(self.release.vitals(), self.predecessor.vitals(), self.options, self.beside);
+        let number = self.number;
+        async move { Event::Request(Request::TrialEnded { number, result: trial.end().await }) }
     }
 }
 

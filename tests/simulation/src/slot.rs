@@ -286,11 +286,7 @@ impl Task {
             Effect::AwaitCommit(number, proposer) => {
                 let (decide, decided) = oneshot::channel();
                 drop(proposer.send(decide));
-                let work = decided.map(move |decided| match decided {
-                    Ok(done) => Event::Committed { number, done },
-                    Err(_dropped) => Event::Abandoned { number },
-                });
-                self.work = Some(work.boxed());
+                self.work = Some(Event::of_commit(number, decided).boxed());
             }
             Effect::Undrain(release) => release.drain.end(),
             Effect::Route(routing) => {
@@ -313,10 +309,7 @@ impl Task {
                 slot.watched().retired.push(settings);
             }
             Effect::Watch(place, watch) => {
-                let trial = watch.map(|watch| {
-                    let (number, trial) = (watch.number, watch.trial());
-                    trial.end().map(move |result| Event::Request(Request::TrialEnded { number, result })).boxed()
-                });
+                let trial = watch.map(|watch| watch.trial().boxed());
                 match place {
                     Place::Canary => self.canary = trial,
                     Place::Probation => self.probation = trial,

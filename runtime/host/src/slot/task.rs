@@ -8,7 +8,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use futures::{FutureExt as _, future::BoxFuture};
-use skysail_slot::{DRAIN, Effect, Place, Release as _, Report, Request, Routing, SETTINGS};
+use skysail_slot::{DRAIN, Effect, Place, Release as _, Report, Routing, SETTINGS};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Active, Event, Living, ShadowStatus, Slot, SlotMetrics, SlotStatus, State, load::Loader};
@@ -113,21 +113,14 @@ impl Task {
                 let (decide, decided) = oneshot::channel();
                 // An error is a caller that is gone, and `decide` with it.
                 drop(proposer.send(Ok(decide)));
-                let work = decided.map(move |decided| match decided {
-                    Ok(done) => Event::Committed { number, done },
-                    Err(_dropped) => Event::Abandoned { number },
-                });
-                self.work = Some(work.boxed());
+                self.work = Some(Event::of_commit(number, decided).boxed());
             }
             Effect::Undrain(release) => release.drain.end(),
             Effect::Route(routing) => self.routing.store(Arc::new(routing)),
             Effect::Drain(release) => release.drain.begin(DRAIN),
             Effect::Retire(settings) => settings.sandbox.drain().begin(SETTINGS),
             Effect::Watch(place, watch) => {
-                let trial = watch.map(|watch| {
-                    let (number, trial) = (watch.number, watch.trial());
-                    trial.end().map(move |result| Event::Request(Request::TrialEnded { number, result })).boxed()
-                });
+                let trial = watch.map(|watch| watch.trial().boxed());
                 match place {
                     Place::Canary => self.canary = trial,
                     Place::Probation => self.probation = trial,
