@@ -35,7 +35,12 @@ use skysail_host::{
 
 use crate::output;
 
-pub(crate) use self::{files::Files, object::ProviderObject, schema::environment, source::ComponentSource};
+pub(crate) use self::{
+    files::Files,
+    object::{ProviderObject, claims_only},
+    schema::environment,
+    source::ComponentSource,
+};
 pub(crate) use self::{
     rollout::{ON_DIFFERENCE, PERCENT_MAX as CANARY_PERCENT_MAX, TIME_MAX as PROBATION_TIME_MAX},
     schema::{API_VERSION, CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, KIND, SCHEME_BYTES_MAX},
@@ -110,7 +115,7 @@ pub(crate) struct Claims {
 }
 
 impl ProviderSpec {
-    /// A provider of that name with default limits, without cloud-config and without egress.
+    /// A provider of that name with default limits, without source, cloud-config and egress.
     ///
     /// # Errors
     /// None in practice: the empty egress policy is valid.
@@ -122,7 +127,7 @@ impl ProviderSpec {
             node_selector: None,
             provider_id_schemes: BTreeSet::new(),
             addresses: ProviderAddresses::default(),
-            source: ComponentSource::File(PathBuf::new()),
+            source: ComponentSource::None,
             config: String::new(),
             egress: Arc::new(EgressPolicy::new(&EgressSpec::default())?),
             credentials: Arc::new(Credentials::none()),

@@ -34,7 +34,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     args,
-    provider_file::{Claims, ProviderSpec},
+    provider_file::{Claims, ComponentSource, ProviderSpec},
 };
 
 /// How often a release that was refused by a fault of the machine or the cloud is tried again.
@@ -116,6 +116,11 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    /// Whether the provider has settings, and not claims alone.
+    pub(crate) fn has_settings(&self) -> bool {
+        self.spec.source != ComponentSource::None
+    }
+
     /// Becomes true when the current source has reported something.
     pub(crate) fn heard(&self) -> watch::Receiver<bool> {
         self.feeder.heard()
@@ -177,6 +182,14 @@ pub(crate) enum Complaint {
     Refused(String),
     /// The spec is in force, except for claims that an older provider has.
     GaveUp(String),
+}
+
+/// What is wished for one provider.
+pub(crate) struct Wish {
+    /// Its settings; `None` if they are wrong.
+    pub(crate) settings: Option<ProviderSpec>,
+    /// Its claims, which are all that it has without valid settings, be they these or earlier ones.
+    pub(crate) claims: ProviderSpec,
 }
 
 /// The change of one provider, judged as a whole: nothing has changed yet, and nothing can fail any
@@ -257,26 +270,21 @@ impl Fleet {
         Ok(())
     }
 
-    /// Brings each provider to its spec by itself, oldest first: one that is refused keeps what it
-    /// has, as one without a spec does, and holds up no other. Of two that claim the same the older
-    /// one has it, also if the younger had it before, so that every process comes to the same. The
-    /// rest goes, but the files of providers that exist and are `refused` stay: a Secret that
-    /// cannot be read for a moment must not erase a quarantine.
+    /// Brings each provider to its wish by itself, oldest first: one that is refused keeps what it
+    /// has, and holds up no other. Of two that claim the same the older one has it, also if the
+    /// younger had it before, so that every process comes to the same. The rest goes, but what
+    /// is on disk of objects that exist and are `refused` stays: a thirty-third Provider has its
+    /// turn when an older one is deleted, and must still know what it quarantined.
     ///
     /// Returns what is not as it is wished, by name.
-    pub(crate) async fn apply_each(
-        &mut self,
-        wishes: Vec<(String, Option<ProviderSpec>)>,
-        refused: &[String],
-    ) -> BTreeMap<String, Complaint> {
-        let names: Vec<String> = wishes.iter().map(|(name, _)| name.clone()).collect();
-        let specs = wishes.into_iter().filter_map(|(_, spec)| spec);
-        let prepared = specs.map(async |spec| (spec.name.clone(), self.prepare(spec).await));
+    pub(crate) async fn apply_each(&mut self, wishes: Vec<Wish>, refused: &[String]) -> BTreeMap<String, Complaint> {
+        let names: Vec<String> = wishes.iter().map(|wish| wish.claims.name.clone()).collect();
+        let prepared = futures::future::join_all(wishes.into_iter().map(|wish| self.prepare_wish(wish))).await;
         let (mut complaints, mut committed) = (BTreeMap::new(), Vec::new());
-        for (name, prepared) in futures::future::join_all(prepared).await {
-            match prepared {
-                Ok(change) => committed.push(self.commit(change)),
-                Err(error) => drop(complaints.insert(name, Complaint::Refused(format!("{error:#}")))),
+        for (name, (change, refused)) in names.iter().zip(prepared) {
+            committed.extend(change.map(|change| self.commit(change)));
+            if let Some(error) = refused {
+                complaints.insert(name.clone(), Complaint::Refused(format!("{error:#}")));
             }
         }
         self.retain(names, refused);
@@ -290,6 +298,30 @@ impl Fleet {
             older.push(served.spec.claims());
         }
         complaints
+    }
+
+    /// Ends a provider, whose object was deleted.
+    pub(crate) fn end(&mut self, name: &str) {
+        self.served.remove(name);
+    }
+
+    /// The change to what is wished; `None` if the provider keeps the settings that it has. With
+    /// the reason why the wished settings are refused.
+    async fn prepare_wish(&self, Wish { settings, claims }: Wish) -> (Option<Change>, Option<anyhow::Error>) {
+        let refused = match settings {
+            None => None,
+            Some(spec) => match self.prepare(spec).await {
+                Ok(change) => return (Some(change), None),
+                Err(error) => Some(error),
+            },
+        };
+        if self.served.get(&claims.name).is_some_and(Served::has_settings) {
+            return (None, refused);
+        }
+        match self.prepare(claims).await {
+            Ok(change) => (Some(change), refused),
+            Err(error) => (None, refused.or(Some(error))),
+        }
     }
 
     async fn prepare(&self, spec: ProviderSpec) -> anyhow::Result<Change> {

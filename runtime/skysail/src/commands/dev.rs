@@ -167,7 +167,7 @@ impl Dev {
     pub(crate) fn component(&self) -> PathBuf {
         let file = |served: &Served| match &served.spec.source {
             ComponentSource::File(path) => Some(path.clone()),
-            ComponentSource::ConfigMap(_) | ComponentSource::Oci(_) => None,
+            ComponentSource::None | ComponentSource::ConfigMap(_) | ComponentSource::Oci(_) => None,
         };
         self.fleet.served.values().next().and_then(file).unwrap_or_default()
     }

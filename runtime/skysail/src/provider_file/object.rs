@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use skysail_host::credentials::{SecretKeyRef, SecretValues};
 
@@ -9,7 +10,7 @@ use super::{
     ProviderSpec,
     explain::{self, Finding},
     outline::Outline,
-    schema::{self, API_VERSION, Carrier, Check, Document, KIND},
+    schema::{self, API_VERSION, Carrier, Check, Document, KIND, NodeSelector, is_dns_label},
 };
 
 /// An object of kind `Provider` that was parsed and not checked yet.
@@ -52,6 +53,25 @@ impl ProviderObject {
         let check = Check::new(Carrier::Object { secrets }, (&outline, 0));
         check.document(document).map_err(|finding| sentence(&name, finding))
     }
+}
+
+/// The claims of an object that was refused: the provider serves nothing, and no younger provider
+/// takes what is its own. Each claim is read by itself, because the error may be in another one.
+/// `None` if no provider can have this name.
+pub(crate) fn claims_only(name: &str, spec: &Value) -> Option<ProviderSpec> {
+    fn field<T: DeserializeOwned + Default>(spec: &Value, name: &str) -> T {
+        spec.get(name).and_then(|value| T::deserialize(value).ok()).unwrap_or_default()
+    }
+    let selector: NodeSelector = field(spec, "nodeSelector");
+    let spec = ProviderSpec {
+        default: field(spec, "default"),
+        load_balancer_classes: field(spec, "loadBalancerClasses"),
+        // An empty selector would select every node.
+        node_selector: Some(selector.match_labels).filter(|labels| !labels.is_empty()),
+        provider_id_schemes: field(spec, "providerIdSchemes"),
+        ..ProviderSpec::closed(name).ok()?
+    };
+    is_dns_label(name).then_some(spec)
 }
 
 /// The finding as a sentence without the line and the name of the provider, which an object does

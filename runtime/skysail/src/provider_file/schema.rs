@@ -123,11 +123,11 @@ pub(super) struct Spec {
 }
 
 /// Selector of the nodes without a provider ID that the provider claims.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct NodeSelector {
+pub(super) struct NodeSelector {
     /// Labels and their values that a node must have; at least one.
-    match_labels: BTreeMap<String, String>,
+    pub(super) match_labels: BTreeMap<String, String>,
 }
 
 /// Where a document comes from, which decides what it may name.
@@ -344,7 +344,7 @@ impl<'a> Check<'a> {
     }
 }
 
-fn is_dns_label(name: &str) -> bool {
+pub(super) fn is_dns_label(name: &str) -> bool {
     name.len() <= 63
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && !name.ends_with('-')

@@ -26,6 +26,8 @@ pub(crate) const KEY_BYTES_MAX: u64 = 8 << 10;
 /// Where a provider's component comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ComponentSource {
+    /// No source, so that the provider never has a release.
+    None,
     /// A file, or a key of a mounted folder.
     File(PathBuf),
     /// ConfigMaps, read through the Kubernetes API.
@@ -67,10 +69,11 @@ impl ComponentSource {
         matches!(self, Self::ConfigMap(_))
     }
 
-    /// The components that the source offers, now and after each change; `None` if the source needs
-    /// a cluster and there is none.
+    /// The components that the source offers, now and after each change; `None` without a source,
+    /// or if the source needs a cluster and there is none.
     pub(crate) fn watch(&self, bytes_max: u64, kubernetes: Option<&Client>) -> Option<Offers> {
         Some(match self {
+            Self::None => return None,
             Self::File(path) => {
                 let settings = FileSourceSettings { bytes_max, ..FileSourceSettings::default() };
                 FileSource::new(path.clone(), settings).watch()
@@ -89,6 +92,7 @@ impl ComponentSource {
     /// The key of the component in the archive on disk.
     pub(crate) fn kept_as(&self) -> String {
         match self {
+            Self::None => String::new(),
             Self::File(path) => format!("file {}", path.display()),
             Self::ConfigMap(reference) => reference.to_string(),
             // The policy is part of the key: a component that was archived under another policy

@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use skysail_sources::{Archive, Digest, Offer};
 use tempfile::TempDir;
 
-use super::{Complaint, Fleet, Served, services};
+use super::{Complaint, Fleet, Served, Wish, services};
 use crate::provider_file::{self, ProviderSpec};
 
 const PROVIDER: &str = "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n  \
@@ -142,14 +142,15 @@ async fn a_provider_that_left_the_file_is_gone() {
 // === each by itself ===
 
 impl World {
-    /// One after the other, oldest first: a name and what is wished, or that it stays as it is.
+    /// One after the other, oldest first: a name and its settings; `None` if they are wrong.
     async fn apply_each(&mut self, wishes: &[(&str, Option<&str>)]) -> BTreeMap<String, Complaint> {
         let spec = |(name, more): &(&str, Option<&str>)| {
             let spec = more.map(|more| self.load(&format!("{}{more}", PROVIDER.replace("sim", name))).remove(0));
-            ((*name).to_owned(), spec)
+            Wish { settings: spec, claims: ProviderSpec::closed(name).unwrap() }
         };
         let mut wishes: Vec<_> = wishes.iter().map(spec).collect();
-        for spec in wishes.iter_mut().filter_map(|(_, spec)| spec.as_mut()).filter(|spec| spec.config == "wrong") {
+        let settings = wishes.iter_mut().filter_map(|wish| wish.settings.as_mut());
+        for spec in settings.filter(|spec| spec.config == "wrong") {
             spec.limits.fuel = 0;
         }
         self.fleet.apply_each(wishes, &[]).await
@@ -170,11 +171,29 @@ impl World {
 async fn one_that_is_wrong_keeps_what_it_has_and_holds_up_no_other() {
     let mut world = World::new(PROVIDER).await;
     assert!(world.apply_each(&[("sim", Some("")), ("zoo", Some("")), ("old", Some(""))]).await.is_empty());
-    let wishes = [("sim", Some("  config: new\n")), ("zoo", Some("  config: wrong\n")), ("unknown", None)];
+    let wishes = [("sim", Some("  config: new\n")), ("zoo", Some("  config: wrong\n"))];
     let complaints = world.apply_each(&wishes).await;
     assert_eq!(complaints.keys().collect::<Vec<_>>(), ["zoo"]);
     assert!(matches!(&complaints["zoo"], Complaint::Refused(reason) if reason.contains("fuel")), "{complaints:?}");
     assert_eq!(world.shown(), "sim \"new\" default false schemes None; zoo \"\" default false schemes None; ");
+}
+
+/// Some mistakes are found after the checks of the object.
+#[tokio::test]
+async fn one_that_was_never_valid_has_its_claims_and_no_release() {
+    let mut world = World::new(PROVIDER).await;
+    for fuel in [0, 1_000_000] {
+        let mut settings = world.load(&format!("{PROVIDER}  config: new\n  default: true\n")).remove(0);
+        settings.limits.fuel = fuel;
+        let settings = ProviderSpec { name: "zoo".to_owned(), ..settings };
+        let claims = ProviderSpec { default: true, ..ProviderSpec::closed("zoo").unwrap() };
+        let complaints = world.fleet.apply_each(vec![Wish { settings: Some(settings), claims }], &[]).await;
+        let zoo = &world.fleet.served["zoo"];
+        assert_eq!(
+            (complaints.len(), zoo.has_settings(), zoo.spec.is_default()),
+            (usize::from(fuel == 0), fuel > 0, true)
+        );
+    }
 }
 
 /// Otherwise a Secret that cannot be read at a start would erase a quarantine.
@@ -186,10 +205,11 @@ async fn what_is_on_disk_of_a_refused_provider_stays() {
     let bytes = Bytes::from_static(b"component");
     let offer = Offer { digest: Digest::of(&bytes), bytes, origin: "a test".to_owned() };
     archive.put("old", "source", &offer).unwrap();
+    let wish = || vec![Wish { settings: None, claims: ProviderSpec::closed("sim").unwrap() }];
     let is_there = || archive.get("old", "source", 1 << 20).is_some();
-    world.fleet.apply_each(vec![("sim".to_owned(), None)], &["old".to_owned()]).await;
+    world.fleet.apply_each(wish(), &["old".to_owned()]).await;
     assert!(is_there());
-    world.fleet.apply_each(vec![("sim".to_owned(), None)], &[]).await;
+    world.fleet.apply_each(wish(), &[]).await;
     assert!(!is_there(), "the object is deleted");
 }
 

@@ -82,11 +82,16 @@ impl World {
         apply(&self.server, self.folder.path(), &object.to_string())
     }
 
-    /// The Secrets, as operators make them.
-    fn write_secrets(&self) -> Result<()> {
+    /// The Secret with the token of the cloud.
+    fn write_token(&self, name: &str) -> Result<()> {
         let (_, token) = self.cloud.token();
         let token = format!("--from-literal=token={token}");
-        self.server.kubectl(&["create", "secret", "generic", "cloud", &token])?;
+        self.server.kubectl(&["create", "secret", "generic", name, &token]).map(drop)
+    }
+
+    /// The Secrets, as operators make them.
+    fn write_secrets(&self) -> Result<()> {
+        self.write_token("cloud")?;
         let config = self.folder.path().join("docker.json");
         fs::write(&config, self.registry.docker_config())?;
         let config = format!("--from-file=.dockerconfigjson={}", config.display());
@@ -258,6 +263,7 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     rolled_back(&world, &second).await.context("a release that traps")?;
     restarted(&mut world, &second).await.context("a restart without the registry")?;
     wrong_objects(&world, &second).await.context("wrong objects")?;
+    wrong_at_the_start(&mut world, &wasm).await.context("a Secret that is missing at the start")?;
     trust::rotated(&world).await.context("a token that is exchanged")?;
     trust::unsigned(&world, &second).await.context("an unsigned release")?;
     from_a_config_map(&world, &wasm).await.context("a ConfigMap")?;
@@ -418,6 +424,50 @@ async fn wrong_objects(world: &World, serving: &str) -> Result<()> {
     world.patch(&json!({ "spec": { "egress": { "allowCidrs": ["127.0.0.1/32"] } } }))?;
     world.until("the object is valid again", |status| !is_refused(status)).await?;
     Ok(())
+}
+
+/// A younger Provider of the same cloud that works takes no Service of one that cannot be served.
+async fn wrong_at_the_start(world: &mut World, wasm: &Path) -> Result<()> {
+    world.registry.push(wasm, "younger")?;
+    world.write_token("younger")?;
+    let mut younger = world.provider()?;
+    for (place, value) in [
+        ("/metadata/name", "younger"),
+        ("/spec/source/oci/reference", &format!("{}/org/provider:younger", world.registry.host())),
+        ("/spec/credentials/api/bearer/secretKeyRef/name", "younger"),
+    ] {
+        *younger.pointer_mut(place).context(place)? = json!(value);
+    }
+    world.manager.kill()?;
+    world.apply(&younger)?;
+    world.server.kubectl(&["delete", "secret", "cloud"])?;
+    world.manager.start_again()?;
+    let message = |status: &Value| condition(status, "Ready").map(|ready| at(ready, "/message").to_owned());
+    world
+        .until("the older one is refused", |status| {
+            is(status, "Ready", "False")
+                && message(status).unwrap_or_default().contains("Secret default/cloud does not")
+        })
+        .await?;
+    let ready = ["wait", "--for=condition=Ready", "provider/younger", &format!("--timeout={PATIENCE}s")];
+    world.server.kubectl(&ready).map_err(|error| error.context(world.manager.last_words()))?;
+    create_service(&world.client, "waiting", 8080, NODE_PORT + 1).await?;
+    eventually("the Service waits for its provider", 60, || {
+        let events = world.server.kubectl(&["get", "events", "--field-selector=involvedObject.name=waiting"]);
+        std::future::ready(events.and_then(|events| {
+            ensure!(events.contains("no release of the provider serves"), "{events}");
+            Ok(())
+        }))
+    })
+    .await?;
+    world.write_token("cloud")?;
+    eventually("the Service gets an address", 60, || address_of(&world.client, "waiting")).await?;
+    let metrics = world.manager.metrics().await?;
+    let taken = |line: &&str| line.contains(r#"provider="younger",function="load-balancers"#);
+    ensure!(!metrics.lines().any(|line| taken(&line)), "the younger one was asked:\n{metrics}");
+    delete_service(&world.client, "waiting").await?;
+    world.server.kubectl(&["delete", "provider", "younger"])?;
+    world.wait("Ready").map(drop)
 }
 
 /// With client-side `kubectl apply`, which stores the object in an annotation of at most 256 KiB,

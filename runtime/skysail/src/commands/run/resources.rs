@@ -31,6 +31,7 @@ use kube::{
         watcher,
     },
 };
+use serde_json::Value;
 use skysail_controllers::{Finding, WatchBackoff};
 use skysail_host::{
     credentials::{Secret, SecretKeyRef, SecretValues},
@@ -41,8 +42,8 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 use crate::{
     custom_resource::{Calls, ProviderStatus},
     exit::{MarkExt as _, Reason},
-    provider_file::{API_VERSION, Claims, KIND, PROVIDERS_MAX, ProviderObject, ProviderSpec},
-    providers::{Complaint, Fleet, Served},
+    provider_file::{API_VERSION, Claims, KIND, PROVIDERS_MAX, ProviderObject, ProviderSpec, claims_only},
+    providers::{Complaint, Fleet, Served, Wish},
 };
 
 pub(super) use report::{Reporter, until_something_changes};
@@ -59,6 +60,10 @@ const SECRETS_AT_ONCE: usize = 8;
 /// this wait, and it must be shorter than the patience of a liveness probe.
 const FIRST_LOOKS: Duration = Duration::from_secs(15);
 const BETWEEN_FIRST_LOOKS: Duration = Duration::from_secs(1);
+
+/// How long the start waits for the list of the objects. Nothing is served until then, not even
+/// `/livez`; a manager that cannot list them ends, and is started again.
+const FIRST_LIST: Duration = Duration::from_secs(30);
 
 /// The message for the youngest objects if there are more than [`PROVIDERS_MAX`].
 const TOO_MANY: &str = "the cluster has more than 32 Providers; delete one that is not needed";
@@ -81,12 +86,12 @@ pub(super) struct Standing {
     /// What could not be applied. If the whole object was refused, its last valid settings are in
     /// force, if there are any.
     complaint: Option<Complaint>,
-    /// Status of the provider's slot; `None` if it has no slot.
+    /// Status of the provider's slot; `None` without valid settings.
     slot: Option<watch::Receiver<SlotStatus>>,
     /// Whether the source has answered. Until then the slot's status of the source is that of the
     /// source before.
     heard: Option<watch::Receiver<bool>>,
-    /// What the controllers could not do for the provider; `None` if it has no slot.
+    /// What the controllers could not do for the provider; `None` without valid settings.
     findings: Option<watch::Receiver<BTreeMap<Finding, String>>>,
     figures: Figures,
 }
@@ -136,7 +141,7 @@ pub(in crate::commands) fn api_resource() -> ApiResource {
 // === impl Standing ===
 
 impl Standing {
-    /// The state of a provider that has a slot, or of an object that has none.
+    /// The state of a provider with settings, or of an object that never had valid ones.
     fn new((name, uid, generation): Identity, complaint: Option<Complaint>, served: Option<&Served>) -> Self {
         Self {
             name,
@@ -223,7 +228,8 @@ impl Resources {
     /// Lists the objects and watches them from now on.
     ///
     /// # Errors
-    /// The cluster has no resource `Provider`, or this account has no permission to list it.
+    /// The cluster has no resource `Provider`, this account has no permission to list it, or no
+    /// list arrives within [`FIRST_LIST`].
     pub(in crate::commands) async fn start(client: Client) -> anyhow::Result<Self> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &api_resource());
         api.list(&ListParams::default().limit(1)).await.map(drop).or_else(unreadable)?;
@@ -250,7 +256,14 @@ impl Resources {
                 }
             }
         });
-        reader.wait_until_ready().await.context("the watch of Providers ended")?;
+        let listed = tokio::time::timeout(FIRST_LIST, reader.wait_until_ready()).await;
+        let listed = listed.map_err(|_elapsed| {
+            anyhow!(
+                "the API server sent no list of Providers within {} s; the log has the reason if it refused the list",
+                FIRST_LIST.as_secs()
+            )
+        });
+        listed.or_exit(Reason::Unreachable)?.context("the watch of Providers ended")?;
         Ok(Self::of(client, reader, touched, watch))
     }
 
@@ -350,7 +363,7 @@ impl Resources {
         }
         let read = read.unwrap_or_else(|| read_all(&objects));
         let checked = read.into_iter().map(|read| check(read?, &seen.secrets)).collect();
-        let complaints = self.take_up(fleet, &seen.objects, checked).await;
+        let complaints = self.take_up(fleet, &objects, checked).await;
         self.log(&complaints);
         self.publish(fleet, &seen.objects, complaints);
         self.seen = Some(seen);
@@ -367,28 +380,28 @@ impl Resources {
     async fn take_up(
         &self,
         fleet: &mut Fleet,
-        objects: &[Identity],
+        objects: &[Arc<DynamicObject>],
         checked: Vec<Result<ProviderSpec, String>>,
     ) -> BTreeMap<String, Complaint> {
         let before = self.seen.as_ref().map(|seen| &*seen.objects).unwrap_or_default();
-        let is_same = |name: &str, uid: &str| before.iter().any(|(known, of, _)| (&**known, &**of) == (name, uid));
+        let is_other = |name: &str, uid: &str| before.iter().any(|(known, of, _)| known == name && of != uid);
         let (mut wishes, mut refused, mut complaints) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for (index, ((name, uid, _), checked)) in objects.iter().zip(checked).enumerate() {
-            match checked {
-                Ok(spec) => wishes.push((name.clone(), Some(spec))),
-                Err(reason) => {
-                    complaints.insert(name.clone(), Complaint::Refused(reason));
-                    // A recreated object has no valid settings from before, and an object beyond
-                    // PROVIDERS_MAX is not kept.
-                    if index < PROVIDERS_MAX && is_same(name, uid) {
-                        wishes.push((name.clone(), None));
-                    } else {
-                        refused.push(name.clone());
-                    }
-                }
+        for (index, (object, checked)) in objects.iter().zip(checked).enumerate() {
+            let (name, uid, _) = identity(object);
+            let settings = checked.map_err(|reason| complaints.insert(name.clone(), Complaint::Refused(reason))).ok();
+            // A recreated object has no valid settings from before.
+            if settings.is_none() && is_other(&name, &uid) {
+                fleet.end(&name);
+            }
+            match claims_only(&name, &spec_of(object)) {
+                Some(claims) if index < PROVIDERS_MAX => wishes.push(Wish { settings, claims }),
+                _ => refused.push(name),
             }
         }
-        complaints.extend(fleet.apply_each(wishes, &refused).await);
+        for (name, complaint) in fleet.apply_each(wishes, &refused).await {
+            // A refused object may also have lost a claim.
+            complaints.entry(name).or_insert(complaint);
+        }
         complaints
     }
 
@@ -396,7 +409,8 @@ impl Resources {
     fn publish(&self, fleet: &Fleet, objects: &[Identity], mut complaints: BTreeMap<String, Complaint>) {
         let standing = |identity: &Identity| {
             let (name, _, _) = identity;
-            Standing::new(identity.clone(), complaints.remove(name), fleet.served.get(name))
+            let served = fleet.served.get(name).filter(|served| served.has_settings());
+            Standing::new(identity.clone(), complaints.remove(name), served)
         };
         self.standings.send_replace(objects.iter().map(standing).collect());
     }
@@ -479,11 +493,14 @@ fn identity(object: &DynamicObject) -> Identity {
     (object.name_any(), object.uid().unwrap_or_default(), object.metadata.generation.unwrap_or_default())
 }
 
+fn spec_of(object: &DynamicObject) -> Value {
+    object.data.get("spec").cloned().unwrap_or_default()
+}
+
 fn read_all(objects: &[Arc<DynamicObject>]) -> Vec<Result<ProviderObject, String>> {
-    let spec = |object: &DynamicObject| object.data.get("spec").cloned().unwrap_or_default();
     // Objects beyond PROVIDERS_MAX are not parsed.
     let read = |(index, object): (usize, &Arc<DynamicObject>)| match index {
-        0..PROVIDERS_MAX => ProviderObject::read(&object.name_any(), &spec(object)),
+        0..PROVIDERS_MAX => ProviderObject::read(&object.name_any(), &spec_of(object)),
         _ => Err(TOO_MANY.to_owned()),
     };
     objects.iter().enumerate().map(read).collect()

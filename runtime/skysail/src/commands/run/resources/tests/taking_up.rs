@@ -7,6 +7,7 @@ use std::sync::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Request, Response};
+use k8s_openapi::jiff::Timestamp;
 use kube::{
     Client,
     api::DynamicObject,
@@ -20,6 +21,7 @@ use tower::service_fn;
 
 use super::super::{Resources, api_resource};
 use crate::{
+    custom_resource::ProviderStatus,
     provider_file::PROVIDERS_MAX,
     providers::{Complaint, Fleet, services},
 };
@@ -145,6 +147,28 @@ async fn a_changed_secret_is_used_without_a_swap_and_an_unreadable_one_keeps_its
     assert_eq!(world.look().await, []);
 }
 
+/// The first request of a start is answered, and then the API server is gone.
+#[tokio::test(start_paused = true)]
+async fn a_start_ends_if_no_list_of_providers_arrives() {
+    let first = Arc::new(AtomicU64::new(0));
+    let api = service_fn(move |_: Request<Body>| {
+        let is_first = first.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            if !is_first {
+                std::future::pending::<()>().await;
+            }
+            let list =
+                json!({ "apiVersion": "skysail.dev/v1alpha1", "kind": "ProviderList", "metadata": {}, "items": [] });
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    let ended = Resources::start(Client::new(api, "default")).await.map(drop);
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "the API server sent no list of Providers within 30 s; the log has the reason if it refused the list"
+    );
+}
+
 /// Each reason has another remedy.
 #[tokio::test]
 async fn a_secret_without_a_value_is_reported_with_its_reason() {
@@ -203,12 +227,84 @@ async fn an_invalid_object_keeps_its_last_valid_settings_and_a_recreated_object_
     world.delete("1");
     world.write("1-again", 1, &json!({ "limits": { "fuel": 1 } }));
     assert_eq!(world.look().await.len(), 1);
-    assert!(world.fleet.served.is_empty(), "the recreated object has only the name of the deleted one");
+    let served = &world.fleet.served["p1"];
+    assert!(!served.has_settings() && served.spec.config.is_empty(), "it has only the name of the deleted one");
     let left_out = world.resources.left_out();
     assert!(left_out().is_some());
     world.delete("1-again");
     assert_eq!(world.look().await, []);
     assert!(left_out().unwrap().contains("the cluster has no Provider"));
+}
+
+/// The manager starts, and the older object cannot be served. A younger one must not take its
+/// Services and nodes.
+#[tokio::test]
+async fn an_object_that_is_refused_at_the_start_keeps_its_claims_until_it_is_served() {
+    let mut world = World::new();
+    let selector = json!({ "matchLabels": { "cloud": "a" } });
+    let claims = json!({
+        "default": true, "loadBalancerClasses": ["x/lb"], "providerIdSchemes": ["cloud"], "nodeSelector": selector,
+    });
+    world.say(Secret::Absent);
+    world.write("1", 1, &claims);
+    world.write("2", 1, &json!({ "default": true, "providerIdSchemes": ["cloud", "other"], "credentials": {} }));
+    let refused = world.look().await;
+    let reasons: Vec<_> = refused.iter().map(|(name, reason)| (&**name, reason.split(';').next().unwrap())).collect();
+    assert_eq!(
+        reasons,
+        [("p1", "Secret default/cloud does not exist"), ("p2", "spec.default: provider \"p1\" is the default already"),]
+    );
+    let claimed = world.fleet.ownership();
+    let left_out = world.resources.left_out();
+    assert_eq!(left_out().unwrap(), "p1 is not served: Secret default/cloud does not exist; create it");
+    let ready = world.resources.standings.borrow()[0].status(&ProviderStatus::default(), Timestamp::UNIX_EPOCH);
+    assert_eq!(ready.conditions[0].message, "no release serves: Secret default/cloud does not exist; create it",);
+
+    world.say(Secret::Token("the-first-value"));
+    assert_eq!(world.look().await.len(), 1, "the younger one is still not the default");
+    assert!(world.knows("the-first-value") && left_out().is_none());
+    assert_eq!(world.fleet.ownership(), claimed);
+}
+
+/// Each edit of a wrong object counts, because nothing else is in force.
+#[tokio::test]
+async fn the_claims_of_an_object_that_was_never_valid_are_read_each_by_itself() {
+    let mut world = World::new();
+    let mut claims = async |generation, more: Value| {
+        world.write("1", generation, &more);
+        assert_eq!(world.look().await.len(), 1);
+        let spec = &world.fleet.served["p1"].spec;
+        (spec.default, spec.load_balancer_classes.len(), spec.provider_id_schemes.len(), spec.node_selector.clone())
+    };
+    let labels = |labels: Value| json!({ "matchLabels": labels });
+    assert_eq!(
+        claims(1, json!({ "default": true, "loadBalancerClasses": "x/lb", "nodeSelector": labels(json!({})) })).await,
+        (true, 0, 0, None)
+    );
+    let selected = [("cloud".to_owned(), "a".to_owned())].into();
+    assert_eq!(
+        claims(
+            2,
+            json!({ "default": 1, "providerIdSchemes": ["a", "b"], "nodeSelector": labels(json!({ "cloud": "a" })) })
+        )
+        .await,
+        (false, 0, 2, Some(selected))
+    );
+    assert_eq!(
+        claims(3, json!({ "loadBalancerClasses": ["x/lb"], "limits": { "fuel": 1 } })).await,
+        (false, 1, 0, None)
+    );
+}
+
+/// A refused object may also have lost a claim; the refusal is what its owner has to mend first.
+#[tokio::test]
+async fn a_refusal_is_not_hidden_by_a_claim_that_another_one_has() {
+    let mut world = World::new();
+    world.write("1", 1, &json!({ "default": true }));
+    world.write("2", 1, &json!({ "default": true, "limits": { "fuel": 1 } }));
+    let [(name, reason)] = &*world.look().await else { panic!("one is refused") };
+    assert_eq!(name, "p2");
+    assert!(reason.starts_with("spec.limits.fuel"), "{reason}");
 }
 
 #[tokio::test]
