@@ -102,11 +102,11 @@ pub mod routes {
     pub use self::exports::skysail::provider::routes::*;
 }
 
-/// The interface `zones`.
+/// The interface `zones` of `skysail:legacy`.
 pub mod zones {
     wit_bindgen::generate!({
-        path: "../wit/v0.1.0",
-        inline: "package skysail:guest-zones; world zones { export skysail:provider/zones@0.1.0; }",
+        path: ["../wit/v0.1.0", "../wit/legacy-v0.1.0"],
+        inline: "package skysail:guest-zones; world zones { export skysail:legacy/zones@0.1.0; }",
         world: "skysail:guest-zones/zones",
         with: { "skysail:provider/types@0.1.0": crate::bindings::imports::skysail::provider::types },
         generate_all,
@@ -115,14 +115,14 @@ pub mod zones {
         pub_export_macro: true,
         export_macro_name: "export",
     });
-    pub use self::exports::skysail::provider::zones::*;
+    pub use self::exports::skysail::legacy::zones::*;
 }
 
-/// The interface `clusters`.
+/// The interface `clusters` of `skysail:legacy`.
 pub mod clusters {
     wit_bindgen::generate!({
-        path: "../wit/v0.1.0",
-        inline: "package skysail:guest-clusters; world clusters { export skysail:provider/clusters@0.1.0; }",
+        path: ["../wit/v0.1.0", "../wit/legacy-v0.1.0"],
+        inline: "package skysail:guest-clusters; world clusters { export skysail:legacy/clusters@0.1.0; }",
         world: "skysail:guest-clusters/clusters",
         with: { "skysail:provider/types@0.1.0": crate::bindings::imports::skysail::provider::types },
         generate_all,
@@ -131,14 +131,14 @@ pub mod clusters {
         pub_export_macro: true,
         export_macro_name: "export",
     });
-    pub use self::exports::skysail::provider::clusters::*;
+    pub use self::exports::skysail::legacy::clusters::*;
 }
 
-/// The interface `node-legacy`.
+/// The interface `node-legacy` of `skysail:legacy`.
 pub mod node_legacy {
     wit_bindgen::generate!({
-        path: "../wit/v0.1.0",
-        inline: "package skysail:guest-node-legacy; world node-legacy { export skysail:provider/node-legacy@0.1.0; }",
+        path: ["../wit/v0.1.0", "../wit/legacy-v0.1.0"],
+        inline: "package skysail:guest-node-legacy; world node-legacy { export skysail:legacy/node-legacy@0.1.0; }",
         world: "skysail:guest-node-legacy/node-legacy",
         with: { "skysail:provider/types@0.1.0": crate::bindings::imports::skysail::provider::types },
         generate_all,
@@ -147,7 +147,7 @@ pub mod node_legacy {
         pub_export_macro: true,
         export_macro_name: "export",
     });
-    pub use self::exports::skysail::provider::node_legacy::*;
+    pub use self::exports::skysail::legacy::node_legacy::*;
 }
 
 /// The interface `persistent-volume-labels`.

@@ -18,7 +18,7 @@ mod response;
 
 pub use self::{
     request::{Api, Request, percent_encode},
-    response::Response,
+    response::{Judge, Response},
 };
 use crate::{
     Error, Result, Retry,
@@ -32,10 +32,19 @@ use crate::{
 #[track_caller]
 pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response>> {
     host_only("http::send_all");
+    let judges: Vec<_> = requests.iter().map(Request::judge).collect();
+    let answers = send_all_any(requests);
+    judges.into_iter().zip(answers).map(|(judge, answer)| answer?.judged(judge)).collect()
+}
+
+/// As [`send_all`], but the responses are not checked, whatever their status is.
+#[must_use]
+#[track_caller]
+pub fn send_all_any(requests: Vec<Request>) -> Vec<Result<Response>> {
+    host_only("http::send_all");
     let (lines, raw): (Vec<_>, Vec<_>) =
         requests.into_iter().map(|request| (request.line(), request.into_raw())).unzip();
-    let answers = http::send_all(&raw);
-    lines.into_iter().zip(answers).map(|(line, answer)| Response::from_answer(line, answer)?.check()).collect()
+    lines.into_iter().zip(http::send_all(&raw)).map(|(line, answer)| Response::from_answer(line, answer)).collect()
 }
 
 /// As [`send_all`], for requests that must all succeed. A failure is returned after every request
@@ -92,6 +101,8 @@ impl From<Failure> for Error {
             Failure::TooLarge(bytes) => {
                 Self::Internal(format!("the answer of {bytes} bytes is larger than the sandbox allows"))
             }
+            Failure::CredentialRefused(why) => Self::Denied(format!("the login was refused: {why}")),
+            Failure::CredentialUnavailable(why) => Self::Unavailable(format!("no login is possible now: {why}")),
             Failure::Other((code, why)) => Self::Unavailable(format!("{code}: {why}")),
         }
     }
@@ -102,7 +113,16 @@ mod tests {
     use std::time::Duration;
 
     use super::every;
-    use crate::{Error, Result};
+    use crate::{Error, Result, bindings::imports::skysail::provider::http::Failure};
+
+    /// A wrong password must not look like an outage, and an outage must not look like a wrong
+    /// password.
+    #[test]
+    fn a_refused_login_is_denied_and_a_login_that_cannot_be_made_now_is_unavailable() {
+        let error = |failure: fn(String) -> Failure| Error::from(failure("why".to_owned()));
+        assert!(matches!(error(Failure::CredentialRefused), Error::Denied(text) if text.contains("why")));
+        assert!(matches!(error(Failure::CredentialUnavailable), Error::Unavailable(text) if text.contains("why")));
+    }
 
     #[test]
     fn the_longest_wait_of_several_requests_is_kept() {

@@ -2,6 +2,9 @@
 
 use crate::{Info, Instance, Problem, Severity};
 
+/// Key of [`Info::extra`].
+const PAGE_NODES: &str = "page-nodes";
+
 impl Info {
     /// A provider whose provider-ID scheme is its name, and which tags cloud resources with the
     /// cluster's name.
@@ -15,8 +18,17 @@ impl Info {
             description: description.to_owned(),
             provider_id_schemes: vec![name.to_owned()],
             has_cluster_id: true,
+            serial_load_balancers: false,
             extra: Vec::new(),
         }
+    }
+
+    /// The same with pages of at most this many nodes for `instances.describe`, 1 to 500: for a
+    /// cloud that needs one request or more for each machine.
+    #[must_use]
+    pub fn page_nodes(mut self, nodes: u16) -> Self {
+        self.extra.push((PAGE_NODES.to_owned(), nodes.to_string()));
+        self
     }
 }
 

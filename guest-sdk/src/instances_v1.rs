@@ -37,7 +37,7 @@
 //! limits `httpRequests` and `deadlineMs`. For a cloud that can list machines with one request,
 //! implement `Instances` itself.
 
-use crate::{Detail, Error, Instance, NodeAddress, NodeSet, Result, Zone, provider_id};
+use crate::{Detail, Error, Instance, NodeAddress, NodeSet, Result, legacy::Zone, provider_id};
 
 /// Key of [`Instance::extra`] for a cloud without IDs: the node is initialised without a provider
 /// ID.

@@ -17,6 +17,9 @@
 //!     fn check_config(_text: String) -> Vec<Problem> {
 //!         Vec::new()
 //!     }
+//!     fn origins(_text: String) -> Vec<String> {
+//!         Vec::new()
+//!     }
 //! }
 //! ```
 //!
@@ -33,18 +36,21 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod annotations;
 #[doc(hidden)]
 pub mod bindings;
 pub mod cache;
 mod cidr;
 pub mod clock;
 pub mod config;
+pub mod diff;
 mod error;
 pub mod events;
 pub mod http;
 mod identity;
 pub mod instances;
 pub mod instances_v1;
+pub mod legacy;
 pub mod log;
 mod native;
 pub mod nodes;
@@ -53,10 +59,11 @@ pub mod paging;
 pub mod panics;
 pub mod provider_id;
 mod service;
+#[cfg(feature = "xml")]
+pub mod xml;
 
 pub use self::{
     bindings::{
-        clusters::Guest as Clusters,
         identity::{Guest as Identity, Info, Problem, Severity},
         imports::skysail::provider::types::{
             AddressKind, Error, Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, Node, NodeAddress, Pair,
@@ -65,10 +72,8 @@ pub use self::{
         instances::{Detail, Guest as Instances, Instance},
         load_balancer_inventory::{Guest as LoadBalancerInventory, Owned},
         load_balancers::Guest as LoadBalancers,
-        node_legacy::Guest as NodeLegacy,
         persistent_volume_labels::{Guest as PersistentVolumeLabels, PersistentVolume},
-        routes::{Guest as Routes, Route},
-        zones::{Guest as Zones, Zone},
+        routes::{Guest as Routes, NewRoute, Route, Target},
     },
     cidr::Cidr,
     error::{Absent, Result},

@@ -32,12 +32,13 @@ mod tests {
     fn a_native_call_of_the_host_ends_with_a_sentence_that_names_the_function() {
         let get = || Api::new("http://127.0.0.1:1").get(&["x"]);
         type Named = (&'static str, fn() -> String);
-        let calls: [Named; 7] = [
+        let calls: [Named; 8] = [
             ("config::text", config::text),
             ("clock::now_ms", || clock::now_ms().to_string()),
             ("clock::monotonic", || format!("{:?}", clock::monotonic())),
             ("cache::get", || format!("{:?}", cache::get_or("x", Duration::ZERO, || Ok(1)))),
             ("cache::set", || cache::set("x", &1, Duration::ZERO).to_string()),
+            ("cache::update", || format!("{:?}", cache::update("x", Duration::ZERO, |_: Option<u8>| 1))),
             ("cache::delete", || format!("{:?}", cache::delete("x"))),
             ("events::warning", || format!("{:?}", events::warning("Reason", "text"))),
         ];

@@ -165,6 +165,12 @@ impl Node {
             extra: Vec::new(),
         }
     }
+
+    /// `status.nodeInfo.systemUUID`, in lower case.
+    #[must_use]
+    pub fn system_uuid(&self) -> Option<&str> {
+        self.extra.iter().find(|(key, _)| key == "system-uuid").map(|(_, uuid)| uuid.as_str())
+    }
 }
 
 impl IpFamily {

@@ -37,6 +37,31 @@ pub fn collect<T>(mut page: impl FnMut(Option<&str>) -> Result<(Vec<T>, Option<S
     Err(Error::Unavailable(format!("the list does not end after {PAGES_MAX} pages")))
 }
 
+/// As [`collect`], for a cloud that also tells how many entries the whole list has.
+///
+/// `page` gives the entries, the next cursor, and the total. A list is read again where the number
+/// of entries differs from the last total: an entry was created or deleted between two pages.
+///
+/// # Errors
+///
+/// As [`collect`]; `unavailable` also where the list changes each time it is read.
+pub fn collect_counted<T>(
+    mut page: impl FnMut(Option<&str>) -> Result<(Vec<T>, Option<String>, usize)>,
+) -> Result<Vec<T>> {
+    for _ in 0..READS_MAX {
+        let mut total = 0;
+        let all = collect(|cursor| {
+            let (entries, next, whole) = page(cursor)?;
+            total = whole;
+            Ok((entries, next))
+        })?;
+        if all.len() == total {
+            return Ok(all);
+        }
+    }
+    Err(Error::Unavailable(format!("the list changed between two pages, {READS_MAX} times")))
+}
+
 /// A page of a list by offset, and the number of entries of the whole list at that moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
@@ -87,7 +112,7 @@ fn read<T>(id: &impl Fn(&T) -> &str, page: &mut impl FnMut(usize) -> Result<Page
 
 #[cfg(test)]
 mod tests {
-    use super::{PAGES_MAX, Page, collect, collect_by_offset};
+    use super::{PAGES_MAX, Page, collect, collect_by_offset, collect_counted};
     use crate::{Error, Result};
 
     #[test]
@@ -109,6 +134,22 @@ mod tests {
             Some(_) => Err(Error::Denied("expired".to_owned())),
         });
         assert_eq!(all, Err(Error::Denied("expired".to_owned())));
+    }
+
+    #[test]
+    fn a_list_whose_total_differs_is_read_again() {
+        let mut reads = 0;
+        let all = collect_counted(|cursor| {
+            reads += usize::from(cursor.is_none());
+            let total = if reads == 1 { 3 } else { 2 };
+            Ok(match cursor {
+                None => (vec!["a"], Some("b".to_owned()), total),
+                Some(_) => (vec!["b"], None, total),
+            })
+        });
+        assert_eq!((all, reads), (Ok(vec!["a", "b"]), 2));
+        let all = collect_counted(|_| Ok((vec!["a"], None, 2)));
+        assert!(matches!(all, Err(Error::Unavailable(_))), "{all:?}");
     }
 
     /// A cloud with pages of two; its list changes before the page with this number.

@@ -27,7 +27,7 @@ impl Service {
             ip_families: Vec::new(),
             ip_family_policy: None,
             allocate_node_ports: true,
-            status: LoadBalancerStatus { ingress: Vec::new(), extra: Vec::new() },
+            status: LoadBalancerStatus { ingress: Vec::new() },
             extra: Vec::new(),
         }
     }
@@ -88,18 +88,18 @@ impl Service {
 impl Ingress {
     /// An ingress with an IP address and without ports.
     pub fn ip(ip: impl Into<String>) -> Self {
-        Self { ip: Some(ip.into()), hostname: None, ip_mode: None, ports: Vec::new() }
+        Self { ip: Some(ip.into()), hostname: None, ip_mode: None, ports: Vec::new(), extra: Vec::new() }
     }
 
     /// An ingress with a DNS name and without ports.
     pub fn hostname(hostname: impl Into<String>) -> Self {
-        Self { ip: None, hostname: Some(hostname.into()), ip_mode: None, ports: Vec::new() }
+        Self { ip: None, hostname: Some(hostname.into()), ip_mode: None, ports: Vec::new(), extra: Vec::new() }
     }
 }
 
 impl From<Ingress> for LoadBalancerStatus {
     fn from(ingress: Ingress) -> Self {
-        Self { ingress: vec![ingress], extra: Vec::new() }
+        Self { ingress: vec![ingress] }
     }
 }
 

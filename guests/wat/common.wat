@@ -2,7 +2,7 @@
   ;; A probe brings its memories and `$attack`, which gives a pointer to a `result<list<string>, error>`; the test asks for `list`.
   (global $free (mut i32) (i32.const 8192))
   (data (i32.const 1024) "probe")
-  ;; identity.info: name, version, description; no schemes; no cluster id; nothing extra
+  ;; identity.info: name, version, description; no schemes; no cluster id, no serial calls; nothing extra
   (data (i32.const 1104) "\00\04\00\00\05\00\00\00\00\04\00\00\05\00\00\00\00\04\00\00\05\00\00\00\00\04\00\00\00\00\00\00\00\00\00\00\00\04\00\00\00\00\00\00")
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
     (local $at i32)
@@ -11,8 +11,9 @@
     (local.get $at))
   (func (export "skysail:provider/identity@0.1.0#describe") (result i32) (i32.const 1104))
   (func (export "skysail:provider/identity@0.1.0#check-config") (param i32 i32) (result i32) (i32.const 1160))
-  (func (export "skysail:provider/clusters@0.1.0#list") (result i32) (call $attack))
-  (func (export "skysail:provider/clusters@0.1.0#master") (param i32 i32) (result i32)
+  (func (export "skysail:provider/identity@0.1.0#origins") (param i32 i32) (result i32) (i32.const 1160))
+  (func (export "skysail:legacy/clusters@0.1.0#list") (result i32) (call $attack))
+  (func (export "skysail:legacy/clusters@0.1.0#master") (param i32 i32) (result i32)
     (i32.store (i32.const 1208) (local.get 0))
     (i32.store (i32.const 1212) (local.get 1))
     (i32.const 1200))

@@ -20,9 +20,9 @@ sed -n 's|^+++ b/||p' "$mutations"/*.patch | sort -u | (cd "$tree" && xargs touc
 # The copy is not a repository, but lies inside one.
 tree_apply() { (cd "$tree" && GIT_CEILING_DIRECTORIES=$target git apply "$@"); }
 
-# build LOG: builds the simulation in the copy.
+# build LOG: builds the simulation in the copy. A patch changes a few functions.
 build() {
-  CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --release --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$1" 2>&1
+  CARGO_PROFILE_RELEASE_INCREMENTAL=true CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --release --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$1" 2>&1
 }
 # Without a bug all days have to end well; otherwise a failed day proves nothing.
 printf '%-40s ' "no bug"

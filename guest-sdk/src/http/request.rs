@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Response;
+use super::{Judge, Response};
 use crate::{
     Error, Result,
     bindings::imports::skysail::provider::http::{self, Request as RawRequest},
@@ -12,11 +12,12 @@ use crate::{
 };
 
 /// A cloud's API: its URL, and the credential that the host adds to each request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Api {
     endpoint: String,
     credential: Option<String>,
     timeout_ms: u32,
+    judge: Option<Judge>,
 }
 
 /// A request that is not sent yet.
@@ -26,6 +27,7 @@ pub struct Request {
     /// The error of a body that could not be serialized; `send` returns it, so that building needs
     /// no `?`.
     broken: Option<String>,
+    judge: Option<Judge>,
 }
 
 impl Api {
@@ -33,13 +35,29 @@ impl Api {
     /// matter.
     #[must_use]
     pub fn new(endpoint: &str) -> Self {
-        Self { endpoint: endpoint.trim_end_matches('/').to_owned(), credential: None, timeout_ms: 0 }
+        Self { endpoint: endpoint.trim_end_matches('/').to_owned(), credential: None, timeout_ms: 0, judge: None }
+    }
+
+    /// Scheme, host and port of the endpoint, for `identity.origins`: `https://api.example.com`.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        let host = self.endpoint.find("://").map_or(0, |scheme| scheme + 3);
+        let end = self.endpoint.get(host..).and_then(|rest| rest.find(['/', '?', '#']));
+        self.endpoint.get(..end.map_or(self.endpoint.len(), |end| host + end)).unwrap_or_default().to_owned()
     }
 
     /// The name of the operator's credential that the host adds to each request.
     #[must_use]
     pub fn credential(self, name: &str) -> Self {
         Self { credential: Some(name.to_owned()), ..self }
+    }
+
+    /// Asks this function about each response first: for a cloud that uses a status differently,
+    /// such as 403 for a quota, or that reports errors with status 200. Where it returns none,
+    /// [`Response::check`] decides.
+    #[must_use]
+    pub fn judged_by(self, judge: Judge) -> Self {
+        Self { judge: Some(judge), ..self }
     }
 
     /// Time limit for each request; without it a request may take the remaining time of the call.
@@ -66,7 +84,7 @@ impl Api {
             timeout_ms: self.timeout_ms,
             extra: Vec::new(),
         };
-        Request { raw, broken: None }
+        Request { raw, broken: None, judge: self.judge }
     }
 
     /// [`Api::request`] with `GET`.
@@ -105,9 +123,7 @@ impl Request {
     #[must_use]
     pub fn query(mut self, key: &str, value: &str) -> Self {
         self.raw.url.push(if self.raw.url.contains('?') { '&' } else { '?' });
-        percent_encode(&mut self.raw.url, key);
-        self.raw.url.push('=');
-        percent_encode(&mut self.raw.url, value);
+        push_pair(&mut self.raw.url, key, value);
         self
     }
 
@@ -140,6 +156,19 @@ impl Request {
         }
     }
 
+    /// Sets the body to these pairs as a form: `application/x-www-form-urlencoded`.
+    #[must_use]
+    pub fn form<'a>(self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut body = String::new();
+        for (key, value) in pairs {
+            if !body.is_empty() {
+                body.push('&');
+            }
+            push_pair(&mut body, key, value);
+        }
+        self.body("application/x-www-form-urlencoded; charset=utf-8", body.into_bytes())
+    }
+
     /// Sets the body to these bytes.
     #[must_use]
     pub fn body(self, content_type: &str, body: Vec<u8>) -> Self {
@@ -157,7 +186,8 @@ impl Request {
     /// message begins with method and URL.
     #[track_caller]
     pub fn send(self) -> Result<Response> {
-        self.send_any()?.check()
+        let judge = self.judge;
+        self.send_any()?.judged(judge)
     }
 
     /// Sends the request and returns the response whatever its status is.
@@ -181,6 +211,11 @@ impl Request {
         &self.raw.url
     }
 
+    /// As [`Api::judged_by`].
+    pub(super) const fn judge(&self) -> Option<Judge> {
+        self.judge
+    }
+
     /// Method and URL without the query, for messages.
     pub(super) fn line(&self) -> String {
         let path = self.raw.url.split('?').next().unwrap_or_default();
@@ -195,6 +230,13 @@ impl Request {
         }
         self.raw
     }
+}
+
+/// Appends `key=value`, both percent-encoded.
+fn push_pair(out: &mut String, key: &str, value: &str) {
+    percent_encode(out, key);
+    out.push('=');
+    percent_encode(out, value);
 }
 
 /// Appends text with every byte encoded that is not an unreserved character of RFC 3986.
@@ -225,12 +267,30 @@ mod tests {
     use super::Api;
 
     #[test]
+    fn the_origin_of_an_endpoint_ends_after_host_or_port() {
+        for (endpoint, origin) in [
+            ("https://api.example.com/v2/", "https://api.example.com"),
+            ("http://127.0.0.1:8088", "http://127.0.0.1:8088"),
+            ("https://[fd00::1]:8443?a=b", "https://[fd00::1]:8443"),
+        ] {
+            assert_eq!(Api::new(endpoint).origin(), origin);
+        }
+    }
+
+    #[test]
     fn segments_and_queries_are_encoded() {
         let api = Api::new("https://api.example.com/v2/").credential("api");
         let request = api.get(&["servers", "a/b?c#d é"]).query("tag", "x=y&z").query_opt("none", None).query("n", "1");
         assert_eq!(request.url(), "https://api.example.com/v2/servers/a%2Fb%3Fc%23d%20%C3%A9?tag=x%3Dy%26z&n=1");
         assert_eq!(request.raw.credential.as_deref(), Some("api"));
         assert_eq!(request.line(), "GET https://api.example.com/v2/servers/a%2Fb%3Fc%23d%20%C3%A9");
+    }
+
+    #[test]
+    fn a_form_is_encoded() {
+        let request = Api::new("http://x").post(&[]).form([("Action", "Describe Ä"), ("Filter.1", "a&b=c+d*~")]);
+        let body = b"Action=Describe%20%C3%84&Filter.1=a%26b%3Dc%2Bd%2A~".as_slice();
+        assert_eq!(request.raw.body.as_deref(), Some(body));
     }
 
     #[test]

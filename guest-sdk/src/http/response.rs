@@ -17,6 +17,10 @@ const SECONDS_SINCE_1970_MIN: u64 = 1_000_000_000;
 /// The same for milliseconds.
 const MILLISECONDS_SINCE_1970_MIN: u64 = SECONDS_SINCE_1970_MIN * 1_000;
 
+/// What a response means in a cloud that does not follow the usual statuses; none where it does.
+/// See [`Api::judged_by`](super::Api::judged_by).
+pub type Judge = fn(&Response) -> Option<Error>;
+
 /// A response. [`Response::check`] turns statuses of 300 and above into errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
@@ -33,7 +37,7 @@ pub struct Response {
 impl Response {
     pub(super) fn from_answer(line: String, answer: Result<RawResponse, Failure>) -> Result<Self> {
         match answer {
-            Ok(RawResponse { status, headers, body }) => Ok(Self { line, status, headers, body }),
+            Ok(RawResponse { status, headers, body, extra: _ }) => Ok(Self { line, status, headers, body }),
             Err(failure) => Err(Error::from(failure).context(&line)),
         }
     }
@@ -72,28 +76,41 @@ impl Response {
     ///
     /// One reaction for each status: 401 and 403 `denied`, 404 and 410 `not-found`, 408, 425 and
     /// 5xx `unavailable`, 409 and 423 `retry-after` (another client changes the resource), 413, 422
-    /// and 400 `invalid`, 402 and 507 `exhausted`, 429 `retry-after`; 503 with `Retry-After`
-    /// `retry-after`; redirects, which are not followed, and all others `internal`. For a cloud
-    /// that uses a status differently, send with [`send_any`](super::Request::send_any) and read
-    /// the status.
+    /// and 400 `invalid`, 402 and 507 `exhausted`, 429 `retry-after`; 413 and 503 with
+    /// `Retry-After` `retry-after`; redirects, which are not followed, and all others `internal`.
+    /// A cloud that uses a status differently needs [`Api::judged_by`](super::Api::judged_by).
     pub fn check(self) -> Result<Self> {
         if self.status < 300 {
             return Ok(self);
         }
-        let message = format!("{}: status {}{}", self.line, self.status, self.detail());
+        let message = self.message(&self.detail());
         Err(match self.status {
             401 | 403 => Error::Denied(message),
             404 | 410 => Error::NotFound(message),
+            413 | 503 if self.retry_after().is_some() => {
+                Error::retry_after(self.retry_after().unwrap_or_default(), message)
+            }
             400 | 413 | 422 => Error::Invalid(message),
             402 | 507 => Error::Exhausted(message),
             409 | 423 | 429 => Error::retry_after(self.retry_after().unwrap_or_default(), message),
-            503 => match self.retry_after() {
-                Some(after) => Error::retry_after(after, message),
-                None => Error::Unavailable(message),
-            },
             408 | 425 | 500..=599 => Error::Unavailable(message),
             _ => Error::Internal(message),
         })
+    }
+
+    /// The response, if neither the judge nor [`Response::check`] finds an error in it.
+    pub(super) fn judged(self, judge: Option<Judge>) -> Result<Self> {
+        match judge.and_then(|judge| judge(&self)) {
+            Some(error) => Err(error),
+            None => self.check(),
+        }
+    }
+
+    /// The message of an error: the request, the status, and what the cloud said.
+    #[must_use]
+    pub fn message(&self, said: &str) -> String {
+        let colon = if said.is_empty() { "" } else { ": " };
+        format!("{}: status {}{colon}{said}", self.line, self.status)
     }
 
     /// The wait that the cloud asks for: `Retry-After`; with status 429 otherwise `RateLimit-Reset`
@@ -121,15 +138,15 @@ impl Response {
     /// The error message in the body: the usual members of JSON errors, else the text itself.
     fn detail(&self) -> String {
         let json: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        let error = json.get("error").unwrap_or(&json);
-        let member = ["message", "detail", "title", "error"].iter().find_map(|key| error.get(key)?.as_str());
+        // `{"error": {…}}`, or with the name of the error as the only member.
+        let only = json.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
+        let error = only.filter(|member| member.is_object()).or(json.get("error")).unwrap_or(&json);
+        let member =
+            ["message", "detail", "title", "faultstring", "error"].iter().find_map(|key| error.get(key)?.as_str());
         let text = member.or(error.as_str()).map(str::to_owned);
         let text = text.unwrap_or_else(|| String::from_utf8_lossy(&self.body).trim().to_owned());
-        if text.is_empty() {
-            return String::new();
-        }
         let cut = text.floor_char_boundary(DETAIL_BYTES_MAX);
-        format!(": {}{}", text.get(..cut).unwrap_or_default(), if cut < text.len() { "…" } else { "" })
+        format!("{}{}", text.get(..cut).unwrap_or_default(), if cut < text.len() { "…" } else { "" })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::{InstancesV1, WITHOUT_PROVIDER_ID, ZonesV1, describe_node, instance_provider_id};
-use crate::{AddressKind, Detail, Error, NodeAddress, Result, Zone};
+use crate::{AddressKind, Detail, Error, NodeAddress, Result, legacy::Zone};
 
 /// Answers of one machine; a test sets `Err`.
 struct Cloud {

@@ -29,6 +29,9 @@ impl Identity for Dummy {
     fn check_config(text: String) -> Vec<Problem> {
         pool(&text).problems()
     }
+    fn origins(_text: String) -> Vec<String> {
+        Vec::new()
+    }
 }
 impl LoadBalancers for Dummy {
     fn name(_cluster: String, service: Service) -> String {

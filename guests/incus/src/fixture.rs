@@ -25,6 +25,7 @@ pub(crate) fn service(ports: &[(Protocol, u16, u16)]) -> Service {
         port,
         node_port,
         target_port: port.to_string(),
+        extra: Vec::new(),
     };
     Service {
         ports: ports.iter().map(port).collect(),

@@ -17,7 +17,9 @@ mod wire;
 
 use skysail_guest_sdk::{
     AddressKind, Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, NodeSet, Owned, Problem, Result, Service, Zone, Zones, config, events, provider,
+    LoadBalancers, NodeSet, Owned, Problem, Result, Service, config, events,
+    legacy::{Zone, Zones},
+    provider,
 };
 
 use self::{
@@ -41,6 +43,10 @@ impl Identity for Provider {
 
     fn check_config(text: String) -> Vec<Problem> {
         settings::parse(&text).problems()
+    }
+
+    fn origins(text: String) -> Vec<String> {
+        settings::parse(&text).config().into_iter().map(|settings| settings.endpoint).collect()
     }
 }
 
@@ -95,7 +101,8 @@ impl LoadBalancerInventory for Provider {
         reconcile::list_owned(&Incus::new(&settings()?), &cluster)
     }
 
-    fn delete(cluster: String, name: String) -> Result<()> {
+    /// The name contains the Service's UID.
+    fn delete(cluster: String, name: String, _service: Option<(String, String, String)>) -> Result<()> {
         reconcile::delete_owned(&Incus::new(&settings()?), &cluster, &name)
     }
 }

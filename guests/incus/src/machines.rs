@@ -8,7 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skysail_guest_sdk::{AddressKind, Error, Instance, NodeAddress, Result, Zone, nodes::add_address, provider_id};
+use skysail_guest_sdk::{
+    AddressKind, Error, Instance, NodeAddress, Result, legacy::Zone, nodes::add_address, provider_id,
+};
 
 use crate::{
     SCHEME,

@@ -217,7 +217,7 @@ pub(crate) fn name_of(uid: &str) -> String {
 
 fn status(addresses: &[IpAddr]) -> LoadBalancerStatus {
     let ingress = addresses.iter().map(|address| Ingress::ip(address.to_string())).collect();
-    LoadBalancerStatus { ingress, extra: Vec::new() }
+    LoadBalancerStatus { ingress }
 }
 
 #[cfg(test)]

@@ -24,9 +24,12 @@ macro_rules! probe {
             fn check_config(_text: String) -> Vec<$crate::sdk::Problem> {
                 Vec::new()
             }
+            fn origins(_text: String) -> Vec<String> {
+                Vec::new()
+            }
         }
 
-        impl $crate::sdk::Clusters for Probe {
+        impl $crate::sdk::legacy::Clusters for Probe {
             fn list() -> $crate::sdk::Result<Vec<String>> {
                 Ok(Vec::new())
             }

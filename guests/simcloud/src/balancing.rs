@@ -139,8 +139,13 @@ pub(crate) fn delete(cloud: &Cloud, cluster: &str, name: &str) -> Result<()> {
     remove(cloud, &present.servers, &present.ips)
 }
 
-pub(crate) fn delete_owned(cloud: &Cloud, cluster: &str, name: &str) -> Result<()> {
+/// A load balancer has one Service: one of another Service with this name stays.
+pub(crate) fn delete_owned(cloud: &Cloud, cluster: &str, name: &str, uid: Option<&str>) -> Result<()> {
     let all: Vec<ElasticIp> = Cloud::list(&cloud.api.get(&["v1", "elastic-ips"]).query("name", name))?;
+    let is_of_another = |ip: &ElasticIp| uid.is_some_and(|uid| ip.tags.get(UID_TAG).is_some_and(|tag| tag != uid));
+    if all.iter().any(is_of_another) {
+        return Ok(());
+    }
     if all.iter().any(|ip| ip.tags.get(CLUSTER_TAG).map(String::as_str) != Some(cluster)) {
         return Err(Error::Denied(format!("load balancer {name:?} is not of cluster {cluster:?}")));
     }

@@ -2,11 +2,13 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use skysail_guest_sdk::{AddressKind, Detail, Error, Instance, NodeAddress, NodeSet, Result, Zone, cache, provider_id};
+use skysail_guest_sdk::{
+    AddressKind, Detail, Error, Instance, NodeAddress, NodeSet, Result, cache, legacy::Zone, provider_id,
+};
 
 use crate::api::{Cloud, CloudZone, Machine};
 
-const SCHEME: &str = "simcloud";
+pub(crate) const SCHEME: &str = "simcloud";
 /// Most nodes in one request by ID and name; for more nodes the whole list is requested, because a
 /// URL has a limited length.
 const ASKED_MAX: usize = 100;

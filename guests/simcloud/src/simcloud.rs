@@ -2,9 +2,9 @@
 //! that it exports.
 
 use skysail_guest_sdk::{
-    Clusters, Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, NodeLegacy, NodeSet, Owned, Pair, PersistentVolume, PersistentVolumeLabels, Problem, Result, Route,
-    Routes, Service, Zone, Zones,
+    Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers,
+    NewRoute, NodeSet, Owned, Pair, PersistentVolume, PersistentVolumeLabels, Problem, Result, Route, Routes, Service,
+    legacy::{Clusters, NodeLegacy, Zone, Zones},
 };
 
 use crate::{api::Cloud, balancing, machines, routing, volumes};
@@ -17,6 +17,9 @@ impl Identity for SimCloud {
     }
     fn check_config(text: String) -> Vec<Problem> {
         Cloud::parse(&text).problems()
+    }
+    fn origins(text: String) -> Vec<String> {
+        Cloud::parse(&text).config().iter().map(|cloud| cloud.api.origin()).collect()
     }
 }
 
@@ -42,8 +45,9 @@ impl LoadBalancerInventory for SimCloud {
     fn list(cluster: String) -> Result<Vec<Owned>> {
         balancing::owned(&Cloud::load()?, &cluster)
     }
-    fn delete(cluster: String, name: String) -> Result<()> {
-        balancing::delete_owned(&Cloud::load()?, &cluster, &name)
+    fn delete(cluster: String, name: String, service: Option<(String, String, String)>) -> Result<()> {
+        let uid = service.as_ref().map(|(_, _, uid)| uid.as_str());
+        balancing::delete_owned(&Cloud::load()?, &cluster, &name, uid)
     }
 }
 
@@ -57,8 +61,8 @@ impl Routes for SimCloud {
     fn list(cluster: String) -> Result<Vec<Route>> {
         routing::list(&Cloud::load()?, &cluster)
     }
-    fn create(cluster: String, routes: Vec<(String, Route)>) -> Result<Vec<Result<()>>> {
-        routing::create(&Cloud::load()?, &cluster, routes)
+    fn create(cluster: String, routes: Vec<NewRoute>) -> Result<Vec<Result<()>>> {
+        routing::create(&Cloud::load()?, &cluster, &routes)
     }
     fn delete(cluster: String, routes: Vec<Route>) -> Result<Vec<Result<()>>> {
         routing::delete(&Cloud::load()?, &cluster, &routes)

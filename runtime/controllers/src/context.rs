@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::api::core::v1 as core;
-use skysail_provider::{Call, Fence, ObjectReference};
+use skysail_provider::{Call, Code, EventKind, Fence, Interface, ObjectReference, Result};
 use tokio::sync::watch;
 
 use crate::{
@@ -12,12 +12,14 @@ use crate::{
     lane::Lane,
     lanes::Lanes,
     ledger::{Entry, Ledger},
+    names::reasons,
     nodes::Nodes,
     ownership::{self, Owner},
     progress::{self, Progress},
-    report::Reporter,
+    report::{Actor, Reporter, cluster},
     service_spec,
     settings::ControllerSettings,
+    switched_off::ASK_AGAIN,
     turns::Turns,
     watch::{Cache, ObjectKey},
 };
@@ -69,6 +71,36 @@ impl Context {
     /// Runs `work` as one turn of this provider's worker, described by `what`.
     pub(crate) async fn turn<F: Future>(&self, lane: &Lane, what: impl Into<String>, work: F) -> F::Output {
         self.progress.turn(&lane.name, what, work).await
+    }
+
+    /// Whether the provider's settings configure the interface, by its answer to a whole list or
+    /// look-up. Reports the first answer that says no.
+    pub(crate) fn is_configured<T>(
+        &self,
+        lane: &Lane,
+        controller: &'static str,
+        (interface, answer): (Interface, &Result<T>),
+    ) -> bool {
+        let error = match answer {
+            Ok(_) => {
+                lane.switched_off.on(interface);
+                return true;
+            }
+            Err(error) if error.code == Code::Unsupported => error,
+            Err(_) => return true,
+        };
+        if lane.switched_off.off(interface, lane.release()) {
+            let provider = &lane.name;
+            let text = format!(
+                "The settings of the provider {provider} do not configure {interface}, so Skysail does not use this interface: {error}. It asks again under new \
+                 settings, after a new release, and every {} minutes",
+                ASK_AGAIN.as_secs() / 60
+            );
+            tracing::info!(provider.name = provider, reason = text, "an interface is not configured");
+            let actor = Actor { controller, provider: provider.clone() };
+            self.reporter.event(&actor, &cluster(), (EventKind::Normal, reasons::INTERFACE_NOT_CONFIGURED), text);
+        }
+        false
     }
 
     /// The owner of this Service; [`Owner::Unowned`] if its type is not LoadBalancer.

@@ -1,7 +1,7 @@
 //! Converts Kubernetes nodes to the types of the provider contract and back. Pure.
 
 use k8s_openapi::api::core::v1 as core;
-use skysail_provider::{AddressKind, Node, NodeAddress, ObjectReference, StringMap};
+use skysail_provider::{AddressKind, Node, NodeAddress, ObjectReference, StringMap, SystemUuid};
 
 use crate::names;
 
@@ -19,7 +19,14 @@ pub fn node(object: &core::Node) -> Node {
         annotations: object.metadata.annotations.as_ref().map(StringMap::from).unwrap_or_default(),
         pod_cidrs: pod_cidrs.or_else(|| Some(vec![spec?.pod_cidr.clone()?])).unwrap_or_default(),
         ready: is_ready(object),
+        system_uuid: system_uuid(object).map(SystemUuid::from),
     }
+}
+
+/// `status.nodeInfo.systemUUID`; none if it is empty.
+fn system_uuid(object: &core::Node) -> Option<&str> {
+    let info = object.status.as_ref()?.node_info.as_ref()?;
+    Some(info.system_uuid.as_str()).filter(|uuid| !uuid.is_empty())
 }
 
 /// `spec.providerID`; none if it is empty.

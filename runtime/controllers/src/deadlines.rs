@@ -133,7 +133,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::{
         Api, Client,
-        api::{DeleteParams, ListParams, PostParams, WatchParams},
+        api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams},
         client::Body,
     };
     use tokio::time::Instant;
@@ -177,6 +177,8 @@ mod tests {
         );
         assert_eq!(failed_after(api.create(&post, &ConfigMap::default())).await.0, WRITE);
         assert_eq!(failed_after(api.replace("a", &post, &ConfigMap::default())).await.0, WRITE);
+        let (patch, changes) = (PatchParams::default(), Patch::Merge(ConfigMap::default()));
+        assert_eq!(failed_after(api.patch("a", &patch, &changes)).await.0, WRITE);
         assert_eq!(failed_after(api.delete("a", &delete)).await.0, WRITE);
     }
 

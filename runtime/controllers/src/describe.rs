@@ -2,12 +2,13 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use skysail_provider::{AddressKind, Code, Detail, Error, Instance, NODES_PER_PAGE, NodeSet, Result};
+use skysail_provider::{AddressKind, Code, Detail, Error, Instance, Interface, NODES_PER_PAGE, NodeSet, Result};
 
-use crate::{context::Context, lane::Lane};
+use crate::{context::Context, lane::Lane, names::controllers};
 
 /// One result for each node, in the order of the set. If a whole page failed, each of its nodes
-/// gets the page's error.
+/// gets the page's error. If the provider's settings switch the look-up off, the results say
+/// nothing, and [`Lane::instances`] is none afterwards.
 pub(crate) async fn describe(
     context: &Context,
     lane: &Arc<Lane>,
@@ -15,7 +16,12 @@ pub(crate) async fn describe(
     detail: Detail,
 ) -> Vec<Result<Instance>> {
     let mut results = Vec::with_capacity(nodes.len());
-    for page in nodes.pages(NODES_PER_PAGE) {
+    let page_nodes = lane.provider.info().map_or(NODES_PER_PAGE, |info| info.page_nodes);
+    for page in nodes.pages(page_nodes) {
+        if lane.off_for(Interface::Instances).is_some() {
+            results.extend((0..page.len()).map(|_| Err(switched_off())));
+            continue;
+        }
         results.extend(describe_page(context, lane, page, detail).await);
     }
     results
@@ -70,6 +76,9 @@ async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detai
         Some(instances) => instances.describe(&call, nodes, detail).await,
         None => Err(Error::new(Code::NotServing, "the provider has no instances, or no release of it serves")),
     };
+    if !context.is_configured(lane, controllers::CLOUD_NODE, (Interface::Instances, &answer)) {
+        return Err(switched_off());
+    }
     match answer {
         Ok(results) if results.len() != nodes.len() => {
             let text = format!("the provider returned {} results for {} nodes", results.len(), nodes.len());
@@ -84,6 +93,10 @@ async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detai
         Ok(results) => Ok(results.into_iter().map(|result| judged_for(context, lane, result, detail)).collect()),
         Err(error) => Err(error),
     }
+}
+
+fn switched_off() -> Error {
+    Error::new(Code::NotServing, "the settings of the provider do not configure instances")
 }
 
 /// Checks the addresses of a machine, unless only its state was asked for.

@@ -1,10 +1,10 @@
 //! Why a step of a reconcile failed: the step, the cause, and the [`Code`] that decides what
 //! happens next.
 
-use std::{error::Error as StdError, time::Duration};
+use std::{error::Error as StdError, iter::successors, time::Duration};
 
 use kube::core::Status;
-use skysail_provider::{Code, FenceClosed};
+use skysail_provider::{Code, FenceClosed, text::with_causes};
 
 /// A failed step.
 #[derive(Debug, thiserror::Error)]
@@ -109,29 +109,20 @@ pub(crate) fn api_status(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// The error and its causes on one line. Some libraries repeat the cause in their own text; the
-/// result names each cause once.
+/// The error and its causes on one line. Of an answer of the API server only the message is named:
+/// kube's text has all its fields, twice.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = String::new();
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        let answer = api_answer(cause);
-        let own = cause.to_string();
-        if text.ends_with(&own) && answer.is_some() {
-            text.truncate(text.len() - own.len());
-            text.truncate(text.trim_end_matches(": ").len());
-        }
-        let said = answer.map_or(own, sentence);
-        if !text.ends_with(&said) {
-            text.push_str(if text.is_empty() { "" } else { ": " });
-            text.push_str(&said);
-        }
-        next = if answer.is_some() { None } else { cause.source() };
-    }
-    text
+    let text = with_causes(error);
+    let mut causes = successors(Some(error), |&cause| cause.source());
+    let Some((cause, answer)) = causes.find_map(|cause| Some((cause, api_answer(cause)?))) else {
+        return text;
+    };
+    let before = text.split_once(&cause.to_string()).map_or("", |(before, _)| before).trim_end_matches(": ");
+    let said = sentence(answer);
+    if before.is_empty() { said } else { format!("{before}: {said}") }
 }
 
-/// The API server's answer. kube's `Display` prints all its fields, twice.
+/// The API server's answer.
 fn api_answer<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
     let error = error.downcast_ref::<kube::Error>().or_else(|| error.downcast_ref().map(Box::<kube::Error>::as_ref))?;
     match error {

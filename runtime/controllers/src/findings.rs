@@ -1,8 +1,9 @@
 //! Conditions that keep a provider from its objects: claims that an older provider has, nodes that
-//! two providers claim, nodes that the breaker keeps.
+//! two providers claim, interfaces that its component does not export, nodes that the breaker
+//! keeps.
 //!
 //! The controllers write findings. The process shows them in the conditions of the `Provider`, in
-//! `skysail status` and in `/readyz`.
+//! `skysail status` and in `/readyz?verbose`.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,11 @@ use tokio::sync::watch;
 pub enum Finding {
     /// An older provider has a class or a scheme that this provider claims too.
     ClaimTaken,
-    /// The selectors of this provider and of another one select the same nodes, so neither acts on
-    /// them.
+    /// The selector of this provider selects nodes that another provider selects too, so neither
+    /// acts on them, or that another provider holds.
     NodesContested,
+    /// The provider's spec lists interfaces that its component does not export.
+    InterfaceNotExported,
     /// The breaker keeps nodes although the provider reports that their machines do not exist.
     NodesHeld,
 }
@@ -27,6 +30,7 @@ impl Finding {
         match self {
             Self::ClaimTaken => "ClaimTaken",
             Self::NodesContested => "NodesContested",
+            Self::InterfaceNotExported => "InterfaceNotExported",
             Self::NodesHeld => "NodesHeld",
         }
     }

@@ -5,12 +5,12 @@ use std::{
     fmt,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use skysail_provider::Provider;
+use skysail_provider::{Instances, Interface, Provider};
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
@@ -21,10 +21,11 @@ use crate::{
     findings::Findings,
     metrics::ControllerMetrics,
     ownership::LaneId,
-    provider_addresses::ProviderAddresses,
+    provider_addresses::{ProviderAddresses, Readdressed},
     providers::ProviderEntry,
     queue::{QueueLabels, WorkQueue},
     settings::{ControllerSettings, EnabledControllers},
+    switched_off::SwitchedOff,
     watch::ObjectKey,
 };
 
@@ -41,6 +42,7 @@ pub(crate) struct Lane {
     pub(crate) name: String,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) findings: Findings,
+    pub(crate) switched_off: SwitchedOff,
     /// Counts the releases that became active.
     pub(crate) releases: watch::Receiver<u64>,
     /// Counts the rotations of the provider's credentials.
@@ -53,6 +55,8 @@ pub(crate) struct Lane {
     pub(crate) routes: Arc<WorkQueue<&'static str>>,
     /// Triggers a pass over the node addresses before its period ends.
     pub(crate) passes: Notify,
+    /// Whether the latest of these passes was denied, or runs and may be denied in a moment.
+    pub(crate) pass_denied: AtomicBool,
     /// Becomes true with the first node set; Services are reconciled only after it.
     pub(crate) published: watch::Sender<bool>,
     /// See [`FIRST_RELEASE_PATIENCE`].
@@ -105,12 +109,14 @@ impl Lane {
             name: entry.name.clone(),
             provider: Arc::clone(&entry.provider),
             findings: entry.findings.clone(),
+            switched_off: SwitchedOff::default(),
             releases: entry.generation.clone(),
             rotations: entry.rotations.clone(),
             services: queues.queue(labels("service", service)),
             nodes: queues.queue(labels("Nodes", cloud_node)),
             routes: queues.queue(labels("Routes", routes)),
             passes: Notify::new(),
+            pass_denied: AtomicBool::new(false),
             published: watch::Sender::new(false),
             made: Instant::now(),
             stop,
@@ -144,17 +150,34 @@ impl Lane {
     /// and the addresses that an operator allows.
     pub(crate) fn generation(&self) -> u64 {
         // Both counters only grow, so each change produces a new sum.
-        self.releases.borrow().wrapping_add(self.edits.load(Ordering::Relaxed))
+        self.release().wrapping_add(self.edits.load(Ordering::Relaxed))
     }
 
-    /// Applies an edit; returns whether the allowed addresses changed.
-    pub(crate) fn edit(&self, entry: &ProviderEntry) -> bool {
+    /// Changes with the release and with its settings.
+    pub(crate) fn release(&self) -> u64 {
+        *self.releases.borrow()
+    }
+
+    /// How long the provider is not asked for this interface, because its settings switch the
+    /// interface off; none if it may be asked for.
+    pub(crate) fn off_for(&self, interface: Interface) -> Option<Duration> {
+        self.switched_off.wait(interface, self.release())
+    }
+
+    /// The provider's look-up of machines, unless the provider has none or its settings switch it
+    /// off.
+    pub(crate) fn instances(&self) -> Option<&dyn Instances> {
+        self.provider.instances().filter(|_| self.off_for(Interface::Instances).is_none())
+    }
+
+    /// Applies an edit; returns whose allowed addresses changed.
+    pub(crate) fn edit(&self, entry: &ProviderEntry) -> Readdressed {
         let before = std::mem::replace(
             &mut *self.settings.write().unwrap_or_else(PoisonError::into_inner),
             Arc::new(entry.clone()),
         );
-        let changed = before.addresses != entry.addresses;
-        if changed {
+        let changed = before.addresses.changed_to(&entry.addresses);
+        if changed.load_balancers {
             self.edits.fetch_add(1, Ordering::Relaxed);
         }
         changed

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::{
     lane::Lane,
     ownership::{Claim, LaneId},
+    provider_addresses::Readdressed,
     providers::{self, ProviderEntry, Providers},
 };
 
@@ -25,8 +26,8 @@ pub(crate) struct Lanes {
 pub(crate) struct Changes {
     pub(crate) added: Vec<Arc<Lane>>,
     pub(crate) removed: Vec<Arc<Lane>>,
-    /// Lanes whose allowed addresses changed.
-    pub(crate) readdressed: Vec<Arc<Lane>>,
+    /// Lanes that had an edit, and whose allowed addresses it changed.
+    pub(crate) edited: Vec<(Arc<Lane>, Readdressed)>,
 }
 
 impl Lanes {
@@ -56,13 +57,11 @@ impl Lanes {
     /// Replaces the set of providers; `new` creates the lane of an added provider.
     pub(crate) fn follow(&self, providers: &Providers, new: impl Fn(LaneId, &ProviderEntry) -> Lane) -> Changes {
         let before = self.all();
-        let (mut after, mut added, mut readdressed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut after, mut added, mut edited) = (Vec::new(), Vec::new(), Vec::new());
         for entry in providers.entries() {
             let lane = match before.iter().find(|lane| lane.is_of(entry)) {
                 Some(lane) => {
-                    if lane.edit(entry) {
-                        readdressed.push(Arc::clone(lane));
-                    }
+                    edited.push((Arc::clone(lane), lane.edit(entry)));
                     Arc::clone(lane)
                 }
                 None => {
@@ -75,6 +74,6 @@ impl Lanes {
         }
         let removed = before.iter().filter(|lane| !after.contains(lane)).cloned().collect();
         *self.oldest_first.write().unwrap_or_else(PoisonError::into_inner) = after.into();
-        Changes { added, removed, readdressed }
+        Changes { added, removed, edited }
     }
 }

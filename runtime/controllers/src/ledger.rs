@@ -78,9 +78,16 @@ pub(crate) struct Before {
     /// The Service of that `ensure`.
     pub(crate) service: Arc<Service>,
     pub(crate) nodes: Backends,
-    /// When the failed `ensure` is retried, and whether a change of the nodes triggers an earlier
-    /// retry.
-    pub(crate) retry: Option<(Instant, bool)>,
+    /// When the failed `ensure` is retried.
+    pub(crate) retry: Option<NextTry>,
+}
+
+/// When a failed step is retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextTry {
+    pub(crate) at: Instant,
+    /// Whether a change of the nodes triggers an earlier try.
+    pub(crate) until_change: bool,
 }
 
 /// The result of a successful `ensure` and of the updates since.
@@ -167,7 +174,7 @@ impl Entry {
             State::Unsettled { before: Some(before) } => {
                 before.nodes = Backends::Known(membership);
                 // The previous nodes may be the reason why the `ensure` was refused.
-                before.retry = before.retry.filter(|(_, until_change)| !until_change);
+                before.retry = before.retry.filter(|next| !next.until_change);
             }
             State::Unconfirmed | State::Unsettled { before: None } | State::Elsewhere { .. } | State::Deleted => {}
         }
@@ -187,17 +194,17 @@ impl Entry {
         !std::mem::replace(&mut serving.overdue, true)
     }
 
-    /// Records a failed call, which is retried at `at`, or earlier after a change of the nodes.
-    pub(crate) fn failed(&mut self, at: Instant, until_change: bool) {
+    /// Records when a failed call is retried.
+    pub(crate) fn failed(&mut self, next: NextTry) {
         if let State::Unsettled { before: Some(before) } = &mut self.state {
-            before.retry = Some((at, until_change));
+            before.retry = Some(next);
         }
     }
 
     /// The waits from `now`.
     pub(crate) fn waits(&self, now: Instant) -> Waits {
         let retry = match &self.state {
-            State::Unsettled { before: Some(Before { retry: Some((at, _)), .. }) } => Some(*at),
+            State::Unsettled { before: Some(Before { retry: Some(next), .. }) } => Some(next.at),
             _ => None,
         };
         Waits { repair: self.repairs.wait(now), retry: retry.map(|at| at.saturating_duration_since(now)) }
@@ -287,14 +294,17 @@ impl Ledger {
         })
     }
 
-    /// Records that an `ensure` begins: the provider may have a load balancer from now on.
-    pub(crate) fn begin(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
+    /// Replaces the entry by the result of `change`, which gets the entry if it is this provider's.
+    /// An entry of another provider stays, unless the result replaces it.
+    pub(crate) fn change(&self, key: &ObjectKey, provider: &str, change: impl FnOnce(Option<Entry>) -> Option<Entry>) {
         let mut inner = self.lock();
-        let same = |entry: &Entry| *entry.provider == *provider && entry.service.uid == service.uid;
-        let former = inner.take(key).filter(same);
-        let new = || Entry::new(provider, Arc::clone(&service), State::Unsettled { before: None });
-        let entry = former.unwrap_or_else(new).ensured(service);
-        inner.put(key, entry);
+        let (own, other) = match inner.take(key) {
+            Some(entry) if *entry.provider == *provider => (Some(entry), None),
+            other => (None, other),
+        };
+        if let Some(entry) = change(own).or(other) {
+            inner.put(key, entry);
+        }
     }
 
     /// Records that the object's annotation names this provider. An existing entry takes
@@ -304,13 +314,6 @@ impl Ledger {
         if !inner.entries.contains_key(key) {
             inner.put(key, Entry::new(provider, service, State::Unconfirmed));
         }
-    }
-
-    /// Records that the load balancer is deleted; only our writes to the object are missing.
-    pub(crate) fn deleted(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
-        let mut inner = self.lock();
-        inner.take(key);
-        inner.put(key, Entry::new(provider, service, State::Deleted));
     }
 
     /// A lane for a provider with this name begins: the name may stand for another provider now,
@@ -338,7 +341,7 @@ mod tests {
 
     use k8s_openapi::api::core::v1 as core;
 
-    use super::Ledger;
+    use super::{Entry, Ledger, State};
     use crate::{service_spec::convert, watch::ObjectKey};
 
     fn key(name: &str) -> ObjectKey {
@@ -348,7 +351,20 @@ mod tests {
     fn begin(ledger: &Ledger, name: &str, provider: &str) {
         let mut object = core::Service::default();
         object.metadata.name = Some(name.to_owned());
-        ledger.begin(&key(name), provider, Arc::new(convert(&object).service));
+        let service = Arc::new(convert(&object).service);
+        ledger.change(&key(name), provider, |_| Some(Entry::new(provider, service, State::Unconfirmed)));
+    }
+
+    #[test]
+    fn a_change_of_one_provider_leaves_the_entry_of_another_one_unless_it_replaces_it() {
+        let ledger = Ledger::default();
+        begin(&ledger, "a", "one");
+        ledger.change(&key("a"), "two", |own| own);
+        assert_eq!(&*ledger.get(&key("a")).unwrap().provider, "one");
+        begin(&ledger, "a", "two");
+        assert_eq!((ledger.held_by("one"), ledger.held_by("two")), (vec![], vec![key("a")]));
+        ledger.change(&key("a"), "two", |_| None);
+        assert!(ledger.get(&key("a")).is_none());
     }
 
     /// Upstream's service cache: add, delete, set and get, list of the keys, get by key, list of

@@ -224,12 +224,12 @@ impl Tasks {
     fn follow(&mut self, providers: &Providers, starts: &Starts) {
         let context = Arc::clone(&self.context);
         let before = triggers::service_owners(&context);
-        let Changes { added, removed, readdressed } = context.lanes.follow(providers, |id, entry| {
+        let Changes { added, removed, edited } = context.lanes.follow(providers, |id, entry| {
             context.ledger.unsettle_all(&entry.name);
             Lane::new(id, entry, &context.settings, &context.reporter.metrics, self.stop.child_token())
         });
         removed.iter().for_each(|lane| lane.stop.cancel());
-        triggers::providers_changed(&context, &readdressed, &before);
+        triggers::providers_changed(&context, &edited, &before);
         for lane in added {
             self.serve(&lane, starts);
         }
@@ -355,7 +355,7 @@ async fn keep_node_set((context, lane): Shared) {
 async fn follow_releases((context, lane): Shared) {
     let (mut releases, mut rotations) = (lane.releases.clone(), lane.rotations.clone());
     triggers::report_claims(&context);
-    triggers::report_ignored_schemes(&context, &lane);
+    triggers::report_component(&context, &lane);
     let mut is_awaited = true;
     loop {
         // A removed slot closes its channel; the pattern then does not match.
@@ -363,7 +363,7 @@ async fn follow_releases((context, lane): Shared) {
             () = lane.stop.cancelled() => return,
             Ok(()) = releases.changed() => {
                 triggers::report_claims(&context);
-                triggers::report_ignored_schemes(&context, &lane);
+                triggers::report_component(&context, &lane);
                 triggers::release_changed(&context, &lane);
             }
             Ok(()) = rotations.changed() => triggers::credentials_rotated(&context, &lane),
@@ -380,10 +380,13 @@ async fn serve_services((context, lane): Shared) {
     if lane.stop.run_until_cancelled(published.wait_for(|published| *published)).await.is_none() {
         return;
     }
-    let at_once = context.settings.concurrent_service_syncs.max(1);
     let mut running = JoinSet::new();
     loop {
         let queue = &lane.services;
+        // A provider that changes one Service at a time gets one at a time: the others wait in the
+        // queue, and no worker waits in a call.
+        let is_serial = lane.provider.info().is_some_and(|info| info.serial_load_balancers);
+        let at_once = if is_serial { 1 } else { context.settings.concurrent_service_syncs.max(1) };
         tokio::select! {
             () = lane.stop.cancelled() => break,
             Some(ended) = running.join_next() => propagate(ended),

@@ -37,6 +37,11 @@ pub const SHUTDOWN_TAINT_EFFECT: &str = "NoSchedule";
 /// The kubelet's `--node-ip`: one IP, or two of different families separated by a comma.
 pub const PROVIDED_NODE_IP_ANNOTATION: &str = "alpha.kubernetes.io/provided-node-ip";
 
+/// Ours: the provider that holds a node without provider ID, by the name that the operator gave it.
+///
+/// Written when the provider initialises the node, or first owns an initialised one. An
+/// operator who writes another provider's name gives the node to that provider.
+pub const NODE_PROVIDER_ANNOTATION: &str = "skysail.dev/node-provider";
 /// Ours: `true` on a node allows the deletion of the node when its machine does not exist, even
 /// while the breaker stops deletions.
 pub const ALLOW_DELETION_ANNOTATION: &str = "skysail.dev/allow-deletion";
@@ -126,6 +131,11 @@ pub mod reasons {
     pub const INVALID_POD_CIDR: &str = "InvalidPodCIDR";
     /// Ours: a provider supports routes, but the cluster CIDR is not configured.
     pub const ROUTES_NOT_CONFIGURED: &str = "RoutesNotConfigured";
+    /// Ours: a provider's settings list interfaces that its component does not export.
+    pub const INTERFACE_NOT_EXPORTED: &str = "InterfaceNotExported";
+    /// Ours: the settings of a provider switch one of its interfaces off. About the Namespace
+    /// `kube-system`.
+    pub const INTERFACE_NOT_CONFIGURED: &str = "InterfaceNotConfigured";
     /// Ours: replaces a provider's reason that is not CamelCase.
     pub const PROVIDER_EVENT: &str = "ProviderEvent";
 }

@@ -10,8 +10,9 @@
 //!    without its addresses.
 //! 5. report; a node that failed is requeued alone, with the delay of `backoff.rs`.
 //!
-//! The periodic pass of `node/status.rs` runs as well, and the controller keeps the newer labels
-//! equal to the older ones.
+//! The periodic pass of `node/status.rs` runs as well. The controller also keeps the newer labels
+//! equal to the older ones, and names on each node without provider ID the provider that holds it
+//! (`ownership.rs`).
 
 mod addresses;
 mod initialize;
@@ -23,7 +24,9 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::{api::core::v1 as core, jiff::Timestamp};
 use kube::api::{Api, Patch};
 use serde_json::{Value, json};
-use skysail_provider::{Code, Detail, EventKind, Instance, NodeAddress, NodeSet, Provider, Result as ProviderResult};
+use skysail_provider::{
+    Code, Detail, EventKind, Instance, Interface, NodeAddress, NodeSet, Provider, Result as ProviderResult,
+};
 use tokio::time::Instant;
 
 use self::initialize::Initialization;
@@ -44,14 +47,14 @@ use crate::{
     report::{Actor, is_expected},
 };
 
-/// Initialises the queued nodes that have the taint, and mirrors the labels of the others.
+/// Initialises the queued nodes that have the taint, and completes the metadata of the others.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>) {
     let actor = Actor { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
     let cloud = &*lane.provider;
     let queue = &lane.nodes;
     // observe (pure)
     let has_no_schemes_yet = cloud.info().is_some() && !context.nodes.is_settled(lane.id);
-    let now = Instant::now();
+    let (now, off) = (Instant::now(), lane.off_for(Interface::Instances));
     let mut waiting = Vec::new();
     let mut initialized = Vec::new();
     for name in names {
@@ -62,7 +65,11 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
             Some(view) if view.uninitialized && (has_no_instances(cloud) || has_no_schemes_yet) => {
                 queue.done(name, Next::OnChange);
             }
-            Some(view) if view.wanting && !view.writes.wait(now).is_zero() => {
+            // As without instances, until the provider is asked again.
+            Some(view) if view.uninitialized && off.is_some() => {
+                queue.done(name, off.map_or(Next::OnChange, Next::Within));
+            }
+            Some(view) if view.wanting() && !view.writes.wait(now).is_zero() => {
                 queue.done(name, Next::Within(view.writes.wait(now)));
             }
             Some(view) if view.uninitialized => waiting.push(view),
@@ -76,6 +83,12 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
     // describe (provider)
     let set = NodeSet::new(waiting.iter().map(|view| Arc::clone(&view.node)));
     let described = describe(context, lane, &set, Detail::Metadata).await;
+    if let Some(off) = lane.off_for(Interface::Instances) {
+        for view in waiting.drain(..) {
+            queue.forget(&view.node.name);
+            queue.done(view.node.name.clone(), Next::Within(off));
+        }
+    }
     let answers: BTreeMap<&str, ProviderResult<Instance>> =
         set.as_slice().iter().map(|node| node.name.as_str()).zip(described).collect();
     // initialize (pure), write (client), report
@@ -94,7 +107,7 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
         .await;
     stream::iter(&initialized)
         .for_each_concurrent(writes, |view| async move {
-            let result = mirror_labels(context, &view.object()).await;
+            let result = complete_metadata(context, lane, view).await;
             count_write(context, actor, view, &result);
             finish(context, lane, (actor, view), result.map(|_| false), reasons::INITIALIZING_NODE_FAILED);
         })
@@ -123,8 +136,9 @@ fn has_no_instances(cloud: &dyn Provider) -> bool {
 fn count_write(context: &Context, actor: &Actor, view: &NodeView, written: &Result<bool, Error>) {
     if matches!(written, Ok(true)) && context.nodes.written(&view.node) {
         let text = format!(
-            "Another controller undoes the labels or the removed taint {} each time that Skysail writes this node. Skysail writes them again after growing pauses, \
+            "Another controller undoes the labels, the annotation {} or the removed taint {} each time that Skysail writes this node. Skysail writes them again after growing pauses, \
              at most 5 minutes. Find that controller and stop it: kubectl get node {} --output yaml --show-managed-fields",
+            names::NODE_PROVIDER_ANNOTATION,
             names::UNINITIALIZED_TAINT,
             view.node.name
         );
@@ -174,9 +188,9 @@ async fn initialize_one(
     let missing = || skysail_provider::Error::new(Code::Internal, "the provider returned no result for the node");
     let instance =
         answer.cloned().unwrap_or_else(|| Err(missing())).map_err(Error::provider("get instance metadata"))?;
-    let schemes = context.nodes.schemes(lane.id);
+    let claims = context.nodes.claims();
     let object = view.object();
-    let plan = initialize::initialize(&object, &instance, &schemes)
+    let plan = initialize::initialize(&object, &instance, (&claims, lane.id))
         .map_err(|error| Error::provider("use instance metadata")(error.into()))?;
 
     let current = match &plan.addresses {
@@ -184,7 +198,7 @@ async fn initialize_one(
         None => Some(object.clone()),
     };
     let Some(current) = current else { return Ok(false) };
-    let patch = initialization_patch(&plan);
+    let patch = initialization_patch(&plan, &lane.name);
     let written = patch_node(context, &current, patch).await.map_err(Error::api("initialize node"))?;
     if written.is_some() {
         observe_delays(context, &object);
@@ -192,13 +206,20 @@ async fn initialize_one(
     Ok(written.is_some())
 }
 
-fn initialization_patch(plan: &Initialization) -> Value {
+fn initialization_patch(plan: &Initialization, provider: &str) -> Value {
     let mut spec = serde_json::Map::new();
     spec.insert("taints".to_owned(), json!(plan.taints));
     if let Some(provider_id) = &plan.provider_id {
         spec.insert("providerID".to_owned(), json!(provider_id));
     }
-    json!({ "metadata": { "labels": plan.labels }, "spec": spec })
+    json!({ "metadata": metadata(&plan.labels, plan.names_holder.then_some(provider)), "spec": spec })
+}
+
+/// Labels, and the name of the provider that holds a node without provider ID.
+fn metadata(labels: &BTreeMap<String, String>, holder: Option<&str>) -> BTreeMap<&'static str, Value> {
+    let mut metadata = BTreeMap::from([("labels", json!(labels))]);
+    metadata.extend(holder.map(|name| ("annotations", json!({ names::NODE_PROVIDER_ANNOTATION: name }))));
+    metadata
 }
 
 fn observe_delays(context: &Context, object: &core::Node) {
@@ -208,14 +229,16 @@ fn observe_delays(context: &Context, object: &core::Node) {
     context.reporter.metrics.initial_sync_delay.observe(delay);
 }
 
-/// Returns whether anything was written.
-async fn mirror_labels(context: &Context, object: &core::Node) -> Result<bool, Error> {
-    let labels = labels::to_mirror(object);
-    if labels.is_empty() {
+/// Writes the newer spellings of labels, and to a node without provider ID the name of the provider
+/// that holds it. Returns whether anything was written.
+async fn complete_metadata(context: &Context, lane: &Lane, view: &NodeView) -> Result<bool, Error> {
+    let object = view.object();
+    let (labels, holder) = (labels::to_mirror(&object), view.lacks_holder.then_some(&*lane.name));
+    if labels.is_empty() && holder.is_none() {
         return Ok(false);
     }
-    let patch = json!({ "metadata": { "labels": labels } });
-    let written = patch_node(context, object, patch).await.map_err(Error::api("mirror node labels"))?;
+    let patch = json!({ "metadata": metadata(&labels, holder) });
+    let written = patch_node(context, &object, patch).await.map_err(Error::api("complete node metadata"))?;
     Ok(written.is_some())
 }
 

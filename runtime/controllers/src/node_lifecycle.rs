@@ -18,7 +18,7 @@
 //!   deletes the node. A rejected credential, a failed call, a limit or a list of the wrong length
 //!   never does.
 //! - No node is deleted or tainted while an older provider may own it: while that provider has no
-//!   release and no schemes in its spec.
+//!   release, no schemes in its spec and no remembered ones.
 //! - However many machines a provider reports as missing, the breaker bounds the number of its
 //!   nodes that are deleted within a window.
 //! - The DELETE has the preconditions UID and resource version. The UID protects a node that was
@@ -37,7 +37,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1 as core;
-use skysail_provider::{Detail, NodeSet, Result as ProviderResult};
+use skysail_provider::{Detail, Interface, NodeSet, Result as ProviderResult};
 use tokio::time::Instant;
 
 use self::{
@@ -140,11 +140,11 @@ async fn look(context: &Context, lane: &Arc<Lane>, now: Instant) -> Vec<(NodeVie
     let views = context.nodes.troubled(lane.id);
     let (ready, not_ready): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.node.ready);
     // As upstream: a provider without instances is not asked.
-    let cloud = &*lane.provider;
-    let not_ready = if cloud.instances().is_some() { not_ready } else { Vec::new() };
+    let not_ready = if lane.instances().is_some() { not_ready } else { Vec::new() };
     // describe (provider)
     let set = NodeSet::new(not_ready.iter().map(|view| Arc::clone(&view.node)));
     let described = describe(context, lane, &set, Detail::State).await;
+    let not_ready = if lane.off_for(Interface::Instances).is_none() { not_ready } else { Vec::new() };
     // plan (pure); both lists are sorted by name
     let recovered = ready.into_iter().map(|view| (view, None));
     let asked = not_ready.into_iter().zip(described.into_iter().map(Some));

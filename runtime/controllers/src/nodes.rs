@@ -94,8 +94,12 @@ pub(crate) struct NodeView {
     pub(crate) first_seen: Instant,
     /// As `convert::is_uninitialized`.
     pub(crate) uninitialized: bool,
-    /// Whether the node controller has to initialise the node or to mirror its labels.
-    pub(crate) wanting: bool,
+    /// Whether newer spellings of its labels are missing.
+    lacks_labels: bool,
+    /// As [`ownership::lacks_holder`]; false before the node is initialised.
+    pub(crate) lacks_holder: bool,
+    /// As [`Owner::Contested`], or [`ownership::also_selected_by`] names a provider.
+    pub(crate) disputed: bool,
     /// The rate limit of the node controller's writes, which another controller may undo.
     pub(crate) writes: Repairs,
     /// Not ready, or ready with a leftover shutdown taint.
@@ -110,6 +114,25 @@ impl NodeView {
         kept::object(&self.node, &self.rest)
     }
 
+    /// Whether the node controller has to initialise the node or to complete its metadata.
+    pub(crate) const fn wanting(&self) -> bool {
+        self.uninitialized || self.lacks_labels || self.lacks_holder
+    }
+
+    /// Assigns the node by these claims.
+    fn assigned(self, claims: &[Claim], before: Option<&Self>) -> Self {
+        let former = before.filter(|before| !before.uninitialized).and_then(|before| before.owner.provider());
+        let owner = ownership::node_owner(claims, &self.node, former);
+        Self {
+            owner,
+            backs: backs(owner, before, self.uninitialized),
+            lacks_holder: !self.uninitialized && ownership::lacks_holder(claims, &self.node, owner),
+            disputed: matches!(owner, Owner::Contested(..))
+                || ownership::also_selected_by(claims, &self.node, owner).next().is_some(),
+            ..self
+        }
+    }
+
     /// The subject of Events.
     pub(crate) fn reference(&self) -> ObjectReference {
         convert::node_reference(&self.node)
@@ -120,7 +143,7 @@ impl NodeView {
 struct Inner {
     views: HashMap<String, NodeView>,
     /// Names of the nodes that more than one provider claims.
-    contested: BTreeSet<String>,
+    disputed: BTreeSet<String>,
     /// Oldest provider first.
     claims: Arc<[Claim]>,
     /// One entry for each claim.
@@ -177,13 +200,13 @@ impl Nodes {
             _ => Arc::new(node),
         };
         let same_object = old.as_ref().filter(|old| old.node.uid == node.uid);
-        let owner = ownership::node_owner(&inner.claims, node.provider_id.as_deref(), &node.labels);
-        let uninitialized = convert::is_uninitialized(object);
         let view = NodeView {
-            owner,
-            backs: backs(owner, same_object, uninitialized),
-            uninitialized,
-            wanting: convert::is_uninitialized(object) || !labels::to_mirror(object).is_empty(),
+            owner: Owner::Unowned,
+            backs: None,
+            uninitialized: convert::is_uninitialized(object),
+            lacks_labels: !labels::to_mirror(object).is_empty(),
+            lacks_holder: false,
+            disputed: false,
             troubled: !node.ready || convert::is_shutdown_tainted(object),
             eligible: is_eligible(object),
             backend: backend(&node),
@@ -192,6 +215,7 @@ impl Nodes {
             rest: Arc::new(Rest::of(object)),
             node,
         };
+        let view = view.assigned(&inner.claims, same_object);
         inner.note(old.as_ref(), Some(&view));
         inner.views.insert(view.node.name.clone(), view.clone());
         (old, view)
@@ -210,11 +234,6 @@ impl Nodes {
         let old = inner.views.remove(name);
         inner.note(old.as_ref(), None);
         old
-    }
-
-    /// Whether no node is known, whatever its owner.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// How many nodes are known, whatever their owner.
@@ -243,11 +262,10 @@ impl Nodes {
         }
         let mut moved = Vec::new();
         for old in inner.views.values().cloned().collect::<Vec<_>>() {
-            let owner = ownership::node_owner(&inner.claims, old.node.provider_id.as_deref(), &old.node.labels);
-            if owner != old.owner {
-                let view = NodeView { owner, backs: backs(owner, Some(&old), old.uninitialized), ..old.clone() };
-                inner.note(Some(&old), Some(&view));
-                inner.views.insert(view.node.name.clone(), view.clone());
+            let view = old.clone().assigned(&inner.claims, Some(&old));
+            inner.note(Some(&old), Some(&view));
+            inner.views.insert(view.node.name.clone(), view.clone());
+            if view.owner != old.owner {
                 moved.push(view);
             }
         }
@@ -260,24 +278,25 @@ impl Nodes {
         (moved, settled)
     }
 
-    /// The contested nodes: for each ordered pair of providers the number of nodes, and the name of
-    /// the first one.
-    pub(crate) fn contested(&self) -> BTreeMap<(LaneId, LaneId), (usize, String)> {
+    /// The nodes that more than one provider claims: their number and the name of the first one, by
+    /// a provider that does not act on them, another provider that claims them, and whether the
+    /// other provider holds them.
+    pub(crate) fn disputed(&self) -> BTreeMap<(LaneId, LaneId, bool), (usize, String)> {
         let inner = self.lock();
         let mut all = BTreeMap::new();
-        let views = inner.contested.iter().filter_map(|name| inner.views.get(name));
-        for view in views {
-            let Owner::Contested(one, other) = view.owner else { continue };
-            for pair in [(one, other), (other, one)] {
-                all.entry(pair).or_insert_with(|| (0, view.node.name.clone())).0 += 1;
+        for view in inner.disputed.iter().filter_map(|name| inner.views.get(name)) {
+            let of = match view.owner {
+                Owner::Contested(one, other) => vec![(one, other, false), (other, one, false)],
+                owner => {
+                    let others = ownership::also_selected_by(&inner.claims, &view.node, owner);
+                    others.filter_map(|other| Some((other, owner.provider()?, true))).collect()
+                }
+            };
+            for key in of {
+                all.entry(key).or_insert_with(|| (0, view.node.name.clone())).0 += 1;
             }
         }
         all
-    }
-
-    /// The schemes of this provider.
-    pub(crate) fn schemes(&self, lane: LaneId) -> Vec<String> {
-        claim_of(&self.lock().claims, lane).map(|claim| claim.schemes.clone()).unwrap_or_default()
     }
 
     /// Whether this provider's nodes are known; see [`Claim::settled`].
@@ -302,6 +321,14 @@ impl Nodes {
     pub(crate) fn owned(&self, lane: LaneId) -> Vec<NodeView> {
         let inner = self.lock();
         inner.pick(inner.lanes.get(&lane).map(|lane| &lane.owned))
+    }
+
+    /// All nodes of this provider, by name, and all other nodes of the cluster, of one moment.
+    pub(crate) fn owned_and_others(&self, lane: LaneId) -> (Vec<NodeView>, Vec<Arc<Node>>) {
+        let inner = self.lock();
+        let is_other = |view: &&NodeView| view.owner.provider() != Some(lane);
+        let others = inner.views.values().filter(is_other).map(|view| Arc::clone(&view.node)).collect();
+        (inner.pick(inner.lanes.get(&lane).map(|lane| &lane.owned)), others)
     }
 
     /// The provider's nodes that the lifecycle controller checks, by name.
@@ -420,7 +447,7 @@ impl Inner {
             place(&mut lane.eligible, &name, backs(new_member) == Some(*id));
             place(&mut lane.troubled, &name, troubled == Some(*id));
         }
-        place(&mut self.contested, &name, new.is_some_and(|view| matches!(view.owner, Owner::Contested(..))));
+        place(&mut self.disputed, &name, new.is_some_and(|view| view.disputed));
 
         let content = |view: Option<&NodeView>| view.map(|view| Arc::clone(&view.node));
         let (before, after) = (backs(old_member), backs(new_member));
@@ -446,8 +473,8 @@ impl Inner {
 }
 
 /// A contested node keeps its place, so that no load balancer loses a backend because claims
-/// overlap. For an initialised node without a previous view the first of the claiming providers is
-/// assumed.
+/// overlap. An initialised node without a previous view, which no provider ever held, backs the
+/// load balancers of the older provider.
 fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option<LaneId> {
     match owner {
         Owner::Provider(lane) => Some(lane),

@@ -6,7 +6,8 @@
 //! does not act. Only a restart helps, so `/livez` fails.
 //!
 //! No worker starts before the first list of its watch is complete. Until then the process holds
-//! its lease and does not act, so `/readyz` fails.
+//! its lease and does not act, so `/readyz` fails at once, and `/livez` after [`FIRST_LIST_MAX`]:
+//! another replica, or a new process, may have a way to the API server that this one lacks.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -19,6 +20,10 @@ use tokio::{sync::watch::Receiver, time::Instant};
 /// requests at their deadlines (35 s each) and the throttle.
 const STEP: Duration = Duration::from_mins(3);
 
+/// How long the first list of a watch may take: twenty requests at their deadline of 30 s. A list
+/// of 100,000 objects has 200 pages, each of which an API server answers within a second or two.
+pub const FIRST_LIST_MAX: Duration = Duration::from_mins(10);
+
 tokio::task_local! {
     static TURN: Arc<Turn>;
 }
@@ -30,8 +35,14 @@ pub struct Progress(Arc<Mutex<Inner>>);
 #[derive(Default)]
 struct Inner {
     turns: Vec<Weak<Turn>>,
-    /// What each watch lists, and whether its first list is complete.
-    lists: Vec<(&'static str, Receiver<bool>)>,
+    lists: Vec<List>,
+}
+
+/// The first list of a watch.
+struct List {
+    what: &'static str,
+    began: Instant,
+    complete: Receiver<bool>,
 }
 
 struct Turn {
@@ -72,18 +83,22 @@ impl Progress {
 
     /// Adds a watch, which has listed its objects once `listed` is true.
     pub(crate) fn watches(&self, what: &'static str, listed: Receiver<bool>) {
-        self.lock().lists.push((what, listed));
+        self.lock().lists.push(List { what, began: Instant::now(), complete: listed });
     }
 
-    /// Ok when the first list of each watch is complete, and when no watch was added.
+    /// Fails if the first list of a watch is not complete, and its watch was added longer ago than
+    /// `patience`.
     ///
     /// # Errors
-    /// Names the missing list.
-    pub fn check_lists(&self) -> Result<(), String> {
-        match self.lock().lists.iter().find(|(_, listed)| !*listed.borrow()) {
-            Some((what, _)) => Err(format!("the first list of {what} is not complete; see the log for the reason")),
-            None => Ok(()),
-        }
+    /// Names the missing list and its age.
+    pub fn check_lists(&self, patience: Duration) -> Result<(), String> {
+        let inner = self.lock();
+        let missing = inner.lists.iter().filter(|list| !*list.complete.borrow());
+        let Some((what, age)) = missing.map(|list| (list.what, list.began.elapsed())).find(|(_, age)| *age >= patience)
+        else {
+            return Ok(());
+        };
+        Err(format!("the first list of {what} is not complete after {} s; see the log for the reason", age.as_secs()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -108,7 +123,7 @@ mod tests {
         time::{advance, sleep},
     };
 
-    use super::{Progress, STEP, step};
+    use super::{FIRST_LIST_MAX, Progress, STEP, step};
 
     const CALL: Duration = Duration::from_secs(30);
     const SECOND: Duration = Duration::from_secs(1);
@@ -145,16 +160,23 @@ mod tests {
         progress.turn("sim", "the nodes", work).await;
     }
 
-    #[test]
-    fn a_first_list_that_is_missing_is_named_until_it_is_complete() {
+    #[tokio::test(start_paused = true)]
+    async fn a_first_list_that_is_missing_is_named_until_it_is_complete() {
         let (progress, nodes, services) = (Progress::default(), watch::Sender::new(false), watch::Sender::new(false));
-        assert_eq!(progress.check_lists(), Ok(()), "no watch has begun");
+        let (ready, alive) = (|| progress.check_lists(Duration::ZERO), || progress.check_lists(FIRST_LIST_MAX));
+        assert_eq!(ready(), Ok(()), "no watch has begun");
         progress.watches("nodes", nodes.subscribe());
         progress.watches("Services", services.subscribe());
         nodes.send_replace(true);
-        let told = "the first list of Services is not complete; see the log for the reason";
-        assert_eq!(progress.check_lists(), Err(told.to_owned()));
+        let missing = |seconds: u64| {
+            Err(format!("the first list of Services is not complete after {seconds} s; see the log for the reason"))
+        };
+        assert_eq!((ready(), alive()), (missing(0), Ok(())));
+        advance(FIRST_LIST_MAX - SECOND).await;
+        assert_eq!((ready(), alive()), (missing(599), Ok(())));
+        advance(SECOND).await;
+        assert_eq!((ready(), alive()), (missing(600), missing(600)));
         services.send_replace(true);
-        assert_eq!(progress.check_lists(), Ok(()));
+        assert_eq!((ready(), alive()), (Ok(()), Ok(())));
     }
 }

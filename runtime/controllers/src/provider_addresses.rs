@@ -76,6 +76,13 @@ pub struct ProviderAddresses {
     nodes: Rules,
 }
 
+/// The objects whose allowed addresses an edit changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Readdressed {
+    pub(crate) load_balancers: bool,
+    pub(crate) nodes: bool,
+}
+
 /// An invalid range in the provider file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -106,6 +113,11 @@ impl ProviderAddresses {
             load_balancers: Rules::new(Use::LoadBalancers, load_balancers)?,
             nodes: Rules::new(Use::Nodes, nodes)?,
         })
+    }
+
+    /// The differences between these ranges and those of an edit.
+    pub(crate) fn changed_to(&self, edited: &Self) -> Readdressed {
+        Readdressed { load_balancers: self.load_balancers != edited.load_balancers, nodes: self.nodes != edited.nodes }
     }
 
     /// The reason and the remedy if a load balancer may not have this address.

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use skysail_provider::Provider;
+use skysail_provider::{Interface, Provider};
 use tokio::sync::watch;
 
 use crate::{
@@ -32,6 +32,16 @@ pub struct ProviderEntry {
     /// Schemes of `spec.providerID` that this provider claims. `None`: the schemes that its
     /// component declares.
     pub provider_id_schemes: Option<Vec<String>>,
+    /// Schemes that the component declared before this process started. Without
+    /// `provider_id_schemes` the provider has them until a release of it serves.
+    pub remembered_schemes: Vec<String>,
+    /// Prefixes of `spec.providerID` that this provider claims. The longest prefix of an ID wins
+    /// over its scheme. With prefixes and without schemes here, the schemes that its component
+    /// declares claim nothing.
+    pub provider_id_prefixes: Vec<String>,
+    /// The interfaces that the operator lists; empty: all that the component exports. The provider
+    /// itself leaves the others out.
+    pub interfaces: BTreeSet<Interface>,
     /// The addresses that the provider may assign to load balancers and nodes.
     pub addresses: ProviderAddresses,
     /// Counts the releases that became active. After a change each object of this provider is
@@ -112,9 +122,32 @@ impl Providers {
 }
 
 impl ProviderEntry {
+    /// A provider that claims only what its component declares, and whose release and credentials
+    /// never change.
+    pub fn new(name: impl Into<String>, provider: Arc<dyn Provider>) -> Self {
+        Self {
+            name: name.into(),
+            provider,
+            default: false,
+            node_selector: BTreeMap::new(),
+            load_balancer_classes: Vec::new(),
+            provider_id_schemes: None,
+            remembered_schemes: Vec::new(),
+            provider_id_prefixes: Vec::new(),
+            interfaces: BTreeSet::new(),
+            addresses: ProviderAddresses::default(),
+            generation: watch::channel(0).1,
+            rotations: watch::channel(0).1,
+            findings: Findings::default(),
+        }
+    }
+
     /// The schemes in its spec, otherwise those that its component declares; none without either.
     fn wanted_schemes(&self) -> Option<Vec<String>> {
-        self.provider_id_schemes.clone().or_else(|| Some(self.provider.info()?.provider_id_schemes.clone()))
+        let listed = self.provider_id_schemes.clone();
+        // The prefixes say which IDs of its schemes it claims.
+        let listed = listed.or_else(|| (!self.provider_id_prefixes.is_empty()).then(Vec::new));
+        listed.or_else(|| Some(self.provider.info()?.provider_id_schemes.clone()))
     }
 
     /// An explanation, if the component declares schemes that the provider's spec does not list.
@@ -134,6 +167,28 @@ impl ProviderEntry {
         })
     }
 
+    /// Whether the operator wants this interface of the provider.
+    fn wants(&self, interface: Interface) -> bool {
+        self.interfaces.is_empty() || self.interfaces.contains(&interface)
+    }
+
+    /// An explanation, if the provider's spec lists interfaces that its component does not export.
+    pub(crate) fn missing_interfaces(&self) -> Option<String> {
+        let info = self.provider.info()?;
+        let missing = self.interfaces.iter().filter(|interface| !self.provider.has(**interface));
+        let missing: Vec<&str> = missing.map(|interface| interface.name()).collect();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "The component of the provider {} ({} {}) does not export interfaces that its spec.interfaces lists: {}. Remove them from spec.interfaces, or use a \
+                 component that exports them",
+                self.name,
+                info.name,
+                info.version,
+                missing.join(", ")
+            )
+        })
+    }
+
     /// An explanation, if an older provider has a class or scheme that this provider claims. `name`
     /// returns the name of a provider.
     pub(crate) fn claims_taken(&self, older: &[Claim], name: impl Fn(LaneId) -> Option<String>) -> Option<String> {
@@ -144,11 +199,12 @@ impl ProviderEntry {
         };
         let classes = taken(Claim::classes, self.load_balancer_classes.clone(), "class");
         let schemes = taken(Claim::schemes, self.wanted_schemes().unwrap_or_default(), "provider-ID scheme");
-        let all = [classes, schemes].concat();
+        let prefixes = taken(Claim::prefixes, self.provider_id_prefixes.clone(), "provider-ID prefix");
+        let all = [classes, schemes, prefixes].concat();
         (!all.is_empty()).then(|| {
             format!(
-                "The provider {} claims classes or schemes that an older provider has: {}. Give each provider its own spec.loadBalancerClasses and spec.providerIdSchemes, or \
-                 delete one of the two",
+                "The provider {} claims classes, schemes or prefixes that an older provider has: {}. Give each provider its own spec.loadBalancerClasses, \
+                 spec.providerIdSchemes and spec.providerIdPrefixes, or delete one of the two",
                 self.name,
                 all.join("; ")
             )
@@ -161,11 +217,11 @@ impl ProviderEntry {
 ///
 /// A provider claims the schemes in its spec, otherwise those that its component declares. Without
 /// a release it keeps its schemes of `before`, so that no node changes its owner while a release is
-/// being replaced.
+/// being replaced, and after a start its remembered schemes.
 ///
 /// After a start, the release of a younger provider may serve first. Its schemes are settled when
-/// those of all older providers are, except of older providers that nobody awaits any longer
-/// (`awaited` is false).
+/// those of all older providers are, except of older providers without remembered schemes that
+/// nobody awaits any longer (`awaited` is false).
 pub(crate) fn claims<'a>(
     oldest_first: impl IntoIterator<Item = (LaneId, &'a ProviderEntry)>,
     before: &[Claim],
@@ -175,28 +231,36 @@ pub(crate) fn claims<'a>(
     let mut older_may_declare = false;
     for (lane, entry) in oldest_first {
         let known = before.iter().find(|claim| claim.lane == lane && claim.settled);
-        let wanted = entry.wanted_schemes().or_else(|| Some(known?.schemes.clone()));
-        let settled = wanted.is_some() && (known.is_some() || !older_may_declare);
+        let remembered = || Some(entry.remembered_schemes.clone()).filter(|schemes| !schemes.is_empty());
+        let wanted = entry.wanted_schemes().or_else(|| Some(known?.schemes.clone())).or_else(remembered);
+        // Without a scheme nothing can be disputed: prefixes are the operator's.
+        let is_of_prefixes = wanted.as_ref().is_some_and(Vec::is_empty) && !entry.provider_id_prefixes.is_empty();
+        let settled = wanted.is_some() && (known.is_some() || !older_may_declare || is_of_prefixes);
         older_may_declare |= wanted.is_none() && awaited(lane);
         let schemes = wanted.filter(|_| settled).unwrap_or_default().into_iter();
         let schemes = schemes.filter(|scheme| holder(&claims, Claim::schemes, scheme).is_none());
+        let prefixes = entry.provider_id_prefixes.iter();
+        let prefixes = prefixes.filter(|prefix| holder(&claims, Claim::prefixes, prefix).is_none());
         let classes = entry.load_balancer_classes.iter();
         let classes = classes.filter(|class| holder(&claims, Claim::classes, class).is_none());
         let claim = Claim {
             lane,
+            name: entry.name.clone(),
             schemes: schemes.collect(),
+            prefixes: prefixes.cloned().collect(),
             settled,
-            disputable: claims.iter().any(|older| !older.settled),
+            disputable: !is_of_prefixes && claims.iter().any(|older| !older.settled),
             node_selector: entry.node_selector.clone(),
             load_balancer_classes: classes.cloned().collect(),
             default: entry.default,
+            serves_services: entry.wants(Interface::LoadBalancers),
         };
         claims.push(claim);
     }
     claims
 }
 
-/// The provider that has this class or scheme.
+/// The provider that has this class, scheme or prefix.
 fn holder(claims: &[Claim], field: fn(&Claim) -> &[String], name: &str) -> Option<LaneId> {
     claims.iter().find(|claim| field(claim).iter().any(|known| known == name)).map(|claim| claim.lane)
 }
@@ -212,24 +276,13 @@ pub(crate) fn is_provider_name(name: &str) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use skysail_provider::fake::FakeProvider;
-    use tokio::sync::watch;
+    use skysail_provider::{Interface, Node, fake::FakeProvider};
 
-    use super::{Claim, Findings, ProviderAddresses, ProviderEntry, Providers, ProvidersError, claims};
+    use super::{Claim, ProviderEntry, Providers, ProvidersError, claims};
+    use crate::ownership::{Owner, node_owner, service_owner};
 
     fn entry(name: &str, default: bool) -> ProviderEntry {
-        ProviderEntry {
-            name: name.to_owned(),
-            provider: Arc::new(FakeProvider::new("fake")),
-            default,
-            node_selector: [].into(),
-            load_balancer_classes: vec![],
-            provider_id_schemes: None,
-            addresses: ProviderAddresses::default(),
-            generation: watch::channel(0).1,
-            rotations: watch::channel(0).1,
-            findings: Findings::default(),
-        }
+        ProviderEntry { default, ..ProviderEntry::new(name, Arc::new(FakeProvider::new("fake"))) }
     }
 
     #[test]
@@ -319,6 +372,23 @@ mod tests {
         }
     }
 
+    /// However long the older provider does not serve.
+    #[test]
+    fn an_older_provider_has_its_remembered_schemes_until_its_release_declares_others() {
+        let (older, younger) = (FakeProvider::new("cloud"), FakeProvider::new("cloud"));
+        older.stop();
+        let remembered_schemes = vec!["cloud".to_owned()];
+        let older_entry = ProviderEntry { remembered_schemes, ..pinned(&older, "a", &[]) };
+        let providers = Providers::new(vec![older_entry, pinned(&younger, "b", &[])]).unwrap();
+        assert_eq!(schemes(&providers), [vec!["cloud".to_owned()], vec![]]);
+        assert!(providers.claims().iter().all(|claim| claim.settled && !claim.disputable));
+        older.start();
+        older.describe_schemes(&["other"]);
+        let after = claims(providers.entries().iter().enumerate(), &providers.claims(), |_| false);
+        let after: Vec<_> = after.into_iter().map(|claim| claim.schemes).collect();
+        assert_eq!(after, [vec!["other".to_owned()], vec!["cloud".to_owned()]]);
+    }
+
     #[test]
     fn of_two_providers_that_claim_one_class_the_older_provider_has_it() {
         let class = |name: &str| ProviderEntry { load_balancer_classes: vec!["x/lb".to_owned()], ..entry(name, false) };
@@ -329,6 +399,30 @@ mod tests {
         assert!(finding.contains("the older provider a has the class \"x/lb\""), "{finding}");
     }
 
+    /// Two regions of one cloud with the same component.
+    #[test]
+    fn a_provider_with_prefixes_claims_no_declared_scheme_and_waits_for_nobody() {
+        let (older, younger) = (FakeProvider::new("cloud"), FakeProvider::new("cloud"));
+        older.stop();
+        let region = |name: &str, fake: &FakeProvider, prefixes: &[&str]| ProviderEntry {
+            provider_id_prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
+            ..pinned(fake, name, &[])
+        };
+        let all = vec![region("a", &older, &[]), region("b", &younger, &["cloud://east/"])];
+        let providers = Providers::new(all.clone()).unwrap();
+        let claims = claims(providers.entries().iter().enumerate(), &[], |_| true);
+        assert_eq!((claims[0].settled, claims[1].settled, claims[1].disputable), (false, true, false));
+        older.start();
+        assert_eq!(schemes(&providers), [vec!["cloud".to_owned()], vec![]]);
+        assert_eq!((taken(&providers, 1), providers.entries()[1].ignored_schemes()), (None, None));
+        let third = region("c", &younger, &["cloud://west/", "cloud://east/"]);
+        let providers = Providers::new([all, vec![third]].concat()).unwrap();
+        let prefixes: Vec<_> = providers.claims().into_iter().map(|claim| claim.prefixes).collect();
+        assert_eq!(prefixes, [vec![], vec!["cloud://east/".to_owned()], vec!["cloud://west/".to_owned()]]);
+        let finding = taken(&providers, 2).unwrap();
+        assert!(finding.contains("the older provider b has the provider-ID prefix \"cloud://east/\""), "{finding}");
+    }
+
     #[test]
     fn schemes_that_a_component_declares_beyond_its_pins_are_ignored_and_reported() {
         let fake = FakeProvider::new("more");
@@ -336,5 +430,37 @@ mod tests {
         assert_eq!(schemes(&providers), [vec!["mine".to_owned()]]);
         let finding = providers.entries()[0].ignored_schemes().unwrap();
         assert!(finding.contains("spec.providerIdSchemes does not list") && finding.contains("\"more\""), "{finding}");
+    }
+
+    #[test]
+    fn an_interface_that_the_spec_lists_and_the_component_lacks_is_reported() {
+        let fake = FakeProvider::new("cloud").without_routes();
+        let of = |interfaces: &[Interface]| ProviderEntry {
+            provider: Arc::new(fake.clone()),
+            interfaces: interfaces.iter().copied().collect(),
+            ..entry("a", true)
+        };
+        assert_eq!(of(&[]).missing_interfaces(), None);
+        assert_eq!(of(&[Interface::Instances]).missing_interfaces(), None);
+        let finding = of(&[Interface::Instances, Interface::Routes]).missing_interfaces().unwrap();
+        assert!(finding.contains("spec.interfaces lists: routes. Remove"), "{finding}");
+        fake.stop();
+        assert_eq!(of(&[Interface::Routes]).missing_interfaces(), None, "unknown without a release");
+    }
+
+    #[test]
+    fn a_provider_whose_load_balancers_are_left_out_owns_no_service() {
+        for (interfaces, owner) in [(&[][..], Owner::Provider(0)), (&[Interface::Instances][..], Owner::Unowned)] {
+            let one = ProviderEntry {
+                interfaces: interfaces.iter().copied().collect(),
+                load_balancer_classes: vec!["x/lb".to_owned()],
+                ..entry("a", true)
+            };
+            let claims = Providers::new(vec![one]).unwrap().claims();
+            for class in [None, Some("x/lb")] {
+                assert_eq!(service_owner(&claims, class), owner, "{interfaces:?}");
+            }
+            assert_eq!(node_owner(&claims, &Node::default(), None), Owner::Provider(0));
+        }
     }
 }

@@ -12,13 +12,14 @@
 //! 5. condition (client): `NetworkUnavailable` of the nodes whose routes are ours, if it differs.
 //!
 //! # Guarantees
-//! - A route is deleted only if it lies in the cluster CIDRs and its target is not a node, or is a
-//!   node of this provider that does not need the route. While no node is known at all, no route is
-//!   deleted.
+//! - A route is deleted only if it lies in the cluster CIDRs and is a blackhole, or certainly leads
+//!   to no node, or to a node of this provider that does not need the route. While no node is known
+//!   at all, no route is deleted.
 //! - Routes and conditions of nodes of another provider, or of no provider, stay unchanged.
 //! - A failure of one route is an Event on its node and does not delay other routes.
 //!
-//! `route/serve.rs` decides when a pass begins.
+//! `route/serve.rs` decides when a pass begins, and reports the failures of a pass with the time of
+//! the next one.
 
 mod calls;
 mod cluster_cidr;
@@ -26,6 +27,7 @@ mod condition;
 mod plan;
 mod pod_cidrs;
 mod serve;
+mod targets;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -33,7 +35,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::{api::core::v1 as core, jiff::Timestamp};
 use kube::api::{Api, Patch};
 use serde_json::json;
-use skysail_provider::{Code, Error as ProviderError, EventKind, Node, Route};
+use skysail_provider::{Code, Error as ProviderError, EventKind, Interface, NewRoute, Node, ObjectReference, Route};
 use tokio_util::sync::CancellationToken;
 
 pub use self::cluster_cidr::{ClusterCidrError, parse_cluster_cidr};
@@ -68,11 +70,14 @@ pub(crate) enum Ended {
         /// Whether the pass changed a route.
         changed: bool,
     },
-    /// The provider rejects all calls for now.
-    Refused(Error),
-    /// A step failed; of several failures the one that may be retried first.
-    Failed(Error),
+    /// The provider rejects all calls for now, with this error.
+    Refused(Error, Vec<Failure>),
+    /// Steps failed; never empty.
+    Failed(Vec<Failure>),
 }
+
+/// A step that failed, and the object that it was about.
+pub(crate) type Failure = (ObjectReference, Error);
 
 /// Reports that are not repeated with every pass.
 #[derive(Default)]
@@ -86,7 +91,7 @@ pub(crate) struct Memory {
 struct Pass<'a> {
     context: &'a Context,
     actor: Actor,
-    failures: Vec<Error>,
+    failures: Vec<Failure>,
     refused: Option<ProviderError>,
     changed: bool,
 }
@@ -100,30 +105,31 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     }
     let calls = Calls::new(context, lane, stop);
     // list (provider)
-    let routes = match calls.list().await {
+    let listed = calls.list().await;
+    if !context.is_configured(lane, controllers::ROUTE, (Interface::Routes, &listed)) {
+        return Ended::Idle;
+    }
+    let routes = match listed {
         Ok(routes) => routes,
         Err(source) => {
-            let error = Error::provider("list routes")(source);
-            // The next pass is scheduled after this one.
-            context.reporter.reconciled(&pass.actor, &cluster(), Err(&error), None);
-            return Ended::Refused(error);
+            let error = || Error::provider("list routes")(source.clone());
+            return Ended::Refused(error(), vec![(cluster(), error())]);
         }
     };
     // observe (pure)
-    let views = context.nodes.owned(lane.id);
+    let (views, others) = context.nodes.owned_and_others(lane.id);
     let nodes: Vec<Arc<Node>> = views.iter().map(|view| Arc::clone(&view.node)).collect();
     let cluster_cidrs = &context.settings.cluster_cidrs;
-    let observed =
-        Observed { routes: &routes, nodes: &nodes, cluster: cluster_cidrs, may_delete: !context.nodes.is_empty() };
+    let observed = Observed { routes: &routes, nodes: &nodes, others: &others, cluster: cluster_cidrs };
     // plan (pure)
-    let Plan { deletions, creations, mut has_routes, complaints } =
-        plan::plan(&observed, |name| context.nodes.get(name).is_some());
+    let Plan { deletions, creations, mut has_routes, complaints } = plan::plan(&observed);
     pass.complain(memory, &views, &complaints);
     // delete (provider)
     let answers = calls.delete(&deletions).await;
     pass.deleted(&deletions, answers);
     // create (provider)
-    let answers = calls.create(&hinted(&views, &creations)).await;
+    let new: Vec<NewRoute> = creations.iter().map(|creation| creation.route.clone()).collect();
+    let answers = calls.create(&new).await;
     pass.created(&views, &creations, answers, &mut has_routes);
     // condition (client)
     if !stop.is_cancelled() {
@@ -132,17 +138,15 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     pass.end()
 }
 
-/// Adds the name hint: as upstream, the UID of the node for each of its routes.
-fn hinted(views: &[NodeView], creations: &[Creation]) -> Vec<(String, Route)> {
-    let hint = |creation: &Creation| views.get(creation.node).map(|view| view.node.uid.clone()).unwrap_or_default();
-    creations.iter().map(|creation| (hint(creation), creation.route.clone())).collect()
-}
-
 impl Pass<'_> {
-    /// Whether the provider does not support routes, or `--cluster-cidr` is empty. Upstream's
-    /// process ends with an empty `--cluster-cidr`; here one provider must not stop the others.
+    /// Whether the provider does not support routes or its settings switch them off, or
+    /// `--cluster-cidr` is empty. Upstream's process ends with an empty `--cluster-cidr`; here one
+    /// provider must not stop the others.
     fn is_idle(&self, lane: &Arc<Lane>, memory: &mut Memory) -> bool {
         let Self { context, actor, .. } = self;
+        if lane.off_for(Interface::Routes).is_some() {
+            return true;
+        }
         let cloud = &*lane.provider;
         let reason = if cloud.routes().is_none() {
             cloud.info().map(|_| "the provider does not support routes; its nodes get no routes")
@@ -185,15 +189,15 @@ impl Pass<'_> {
                 Err(error) if error.code == Code::NotFound => Ok(()),
                 result => result.map_err(Error::provider("delete route")),
             };
-            reporter.reconciled(&self.actor, &cluster(), result.as_ref().map(|_| ()), None);
             match result {
                 Ok(()) => {
                     self.changed = true;
-                    let Route { destination_cidr, target_node, .. } = route;
-                    let text = format!("deleted the route {destination_cidr:?} to {target_node:?}");
+                    reporter.reconciled(&self.actor, &cluster(), Ok(()), None);
+                    let Route { destination_cidr, target, .. } = route;
+                    let text = format!("deleted the route {destination_cidr:?} to {target}");
                     reporter.done(&self.actor, &cluster(), text);
                 }
-                Err(error) => self.failures.push(error),
+                Err(error) => self.failures.push((cluster(), error)),
             }
         }
         self.refused = answers.refused.or(self.refused.take());
@@ -213,9 +217,9 @@ impl Pass<'_> {
             let cidr = &route.destination_cidr;
             let reason = result.as_ref().err().map(|error| chain(error));
             let result = result.map_err(Error::provider("create route"));
-            reporter.reconciled(&self.actor, &reference, result.as_ref().map(|_| ()), None);
             let Err(error) = result else {
                 self.changed = true;
+                reporter.reconciled(&self.actor, &reference, Ok(()), None);
                 reporter.done(&self.actor, &reference, format!("created the route {cidr}"));
                 continue;
             };
@@ -226,7 +230,7 @@ impl Pass<'_> {
             if let Some(has_routes) = has_routes.get_mut(*node) {
                 *has_routes = Some(false);
             }
-            self.failures.push(error);
+            self.failures.push((reference, error));
         }
         self.refused = answers.refused.or(self.refused.take());
     }
@@ -235,7 +239,7 @@ impl Pass<'_> {
         let planned = views.iter().zip(has_routes).filter_map(|(view, has_routes)| Some((view, (*has_routes)?)));
         let wanted: Vec<_> = planned.filter_map(|(view, has_routes)| self.wanted(lane, view, has_routes)).collect();
         let this = &*self;
-        let written: Vec<Result<(), Error>> = stream::iter(wanted)
+        let written: Vec<Result<(), Failure>> = stream::iter(wanted)
             .map(|(view, condition)| this.write_condition(view, condition))
             .buffer_unordered(CONDITION_WRITES)
             .collect()
@@ -259,7 +263,7 @@ impl Pass<'_> {
         Some((view, condition))
     }
 
-    async fn write_condition(&self, view: NodeView, condition: core::NodeCondition) -> Result<(), Error> {
+    async fn write_condition(&self, view: NodeView, condition: core::NodeCondition) -> Result<(), Failure> {
         progress::step();
         let Self { context, actor, .. } = self;
         let text = format!("NetworkUnavailable is {}", condition.status);
@@ -267,25 +271,38 @@ impl Pass<'_> {
         let patch = guarded(&view.object().metadata, json!({ "status": { "conditions": [condition] } }));
         let api: Api<core::Node> = Api::all(context.clients.route_controller.clone());
         let reference = view.reference();
-        let result = match api.patch_status(&view.node.name, &params(), &Patch::Strategic(&patch)).await {
+        match api.patch_status(&view.node.name, &params(), &Patch::Strategic(&patch)).await {
+            Ok(_) => {
+                context.reporter.reconciled(actor, &reference, Ok(()), None);
+                context.reporter.done(actor, &reference, text);
+                Ok(())
+            }
             // The node was deleted.
-            Err(error) if api_status(&error) == Some(404) => return Ok(()),
-            result => result.map(|_| ()).map_err(Error::api("write node condition")),
-        };
-        context.reporter.reconciled(actor, &reference, result.as_ref().map(|_| ()), None);
-        if result.is_ok() {
-            context.reporter.done(actor, &reference, text);
+            Err(error) if api_status(&error) == Some(404) => Ok(()),
+            Err(error) => Err((reference, Error::api("write node condition")(error))),
         }
-        result
     }
 
     fn end(self) -> Ended {
-        if let Some(error) = self.refused {
-            return Ended::Refused(Error::provider("change routes")(error));
+        match self.refused {
+            Some(error) => Ended::Refused(Error::provider("change routes")(error), self.failures),
+            None if self.failures.is_empty() => Ended::Settled { changed: self.changed },
+            None => Ended::Failed(self.failures),
         }
-        match self.failures.into_iter().min_by_key(|error| retry(error, 0).after) {
-            Some(error) => Ended::Failed(error),
-            None => Ended::Settled { changed: self.changed },
+    }
+}
+
+impl Ended {
+    /// The failed steps, and the error that decides when they are retried: of several the one that
+    /// may be retried first.
+    fn failures(&self) -> Option<(&Error, &[Failure])> {
+        match self {
+            Self::Idle | Self::Settled { .. } => None,
+            Self::Refused(error, failures) => Some((error, failures)),
+            Self::Failed(failures) => {
+                let errors = failures.iter().map(|(_, error)| error);
+                Some((errors.min_by_key(|error| retry(error, 0).after)?, failures))
+            }
         }
     }
 }

@@ -8,26 +8,30 @@
 //! 1. observe (pure): the object, its ledger entry, the provider's node set, its release.
 //! 2. plan (pure): `service/plan.rs`, on the object as `service_spec.rs` reads it.
 //! 3. apply (provider, client): `service/apply.rs`; `service/status.rs` validates the provider's
-//!    answer.
+//!    answer, and `service/outcome.rs` (pure) turns the outcome into the next ledger entry. After a
+//!    question, and between the deletion of a load balancer and the removal of the finalizer, the
+//!    turn goes on at 1.
 //! 4. report: Events and the outcome, `report.rs`. The next run: `backoff.rs` after a failure,
 //!    otherwise `service/plan.rs` on the new state.
 
 mod apply;
 pub(crate) mod drift;
 pub(crate) mod orphans;
+mod outcome;
 mod plan;
 pub(crate) mod predicates;
 mod status;
 pub(crate) mod unclaimed;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use skysail_provider::{Code, EventKind, ObjectReference};
+use skysail_provider::{EventKind, ObjectReference};
 use tokio::time::Instant;
 
 use self::{
     apply::Subject,
-    plan::{Observed, Plan, Standing},
+    outcome::Outcome,
+    plan::{Answers, Observed, Plan, Standing},
 };
 use crate::{
     backoff::retry_counted,
@@ -35,14 +39,12 @@ use crate::{
     convert,
     error::{Error, chain},
     lane::Lane,
+    ledger::NextTry,
     names::{controllers, reasons},
     queue::Next,
     report::{Actor, is_expected},
     watch::ObjectKey,
 };
-
-/// Interval of checks of a Service that the API has and the watch does not show.
-const LATE_WATCH: Duration = Duration::from_secs(5);
 
 /// Reconciles one Service; returns when to run it again.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Next {
@@ -67,57 +69,77 @@ async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Ne
         other.services.add(key.clone());
         return Next::OnChange;
     }
-    // observe, plan (pure)
-    let observed = observe(context, lane, key);
-    let plan = plan::plan(&observed);
-    let reference = match (&observed.object, &observed.entry) {
-        (Some(object), _) => convert::service_reference(object),
-        (None, Some(entry)) => apply::reference(&entry.service),
-        (None, None) => {
-            let ObjectKey { namespace, name } = key.clone();
-            ObjectReference { kind: "Service", namespace, name, uid: String::new() }
+    let mut answers = Answers::default();
+    loop {
+        // observe, plan (pure)
+        let observed = observe(context, lane, key, answers);
+        let plan = plan::plan(&observed);
+        let subject = Subject { context, lane, key, actor: &actor, observed: &observed, plan: &plan };
+        report_takeover(&subject);
+        // apply (provider, client)
+        match subject.apply().await {
+            Ok(Some(learnt)) => answers = learnt,
+            Ok(None) => return succeeded(&subject),
+            Err(error) => return failed(&subject, &error),
         }
-    };
-    if let (Plan::Ensure { .. } | Plan::Cleanup(_), Some(former)) = (&plan, unclaimed::former_holder(context, key)) {
+    }
+}
+
+/// Reports that this provider acts on a Service whose load balancer a removed provider made.
+fn report_takeover(subject: &Subject<'_>) {
+    let Subject { context, key, actor, plan, .. } = subject;
+    if let (Plan::Ensure { .. } | Plan::Cleanup { .. }, Some(former)) = (plan, unclaimed::former_holder(context, key)) {
         let text = unclaimed::taken_over(&former, &actor.provider);
         let kind = (EventKind::Warning, reasons::LOAD_BALANCER_LEFT_BEHIND);
-        context.reporter.event(&actor, &reference, kind, text);
+        context.reporter.event(actor, &reference(subject), kind, text);
     }
-    // apply (provider, client)
-    let subject = Subject { context, lane, key, actor: &actor, observed: &observed };
-    let result = apply(&subject, &plan).await;
-    // report
-    let retry = result.as_ref().err().map(|error| retry_counted(queue, key, error));
-    if let Err(error) = &result
-        && !is_expected(error)
-    {
-        let (reason, text) = failure(&plan, &observed, &chain(error));
-        context.reporter.event(&actor, &reference, (EventKind::Warning, reason), text);
-    }
-    let next_try = retry.map(|retry| retry.after);
-    context.reporter.reconciled(&actor, &reference, result.as_ref().map(|_| ()), next_try);
-    let next = match (result, retry) {
-        (Ok(Some(next)), _) => next,
-        (Err(_), Some(retry)) => {
-            let (at, until_change) = (Instant::now() + retry.after, retry.until_change);
-            context.ledger.with(key, |entry| entry.failed(at, until_change));
-            return plan::after_failure(&observe(context, lane, key), observed.shared.membership, retry);
-        }
-        _ => plan::after_success(&observe(context, lane, key)),
-    };
+}
+
+/// Reports a success; returns when to run the Service again.
+fn succeeded(subject: &Subject<'_>) -> Next {
+    let Subject { context, lane, key, actor, observed, plan } = *subject;
+    context.reporter.reconciled(actor, &reference(subject), Ok(()), None);
+    let now = observe(context, lane, key, observed.answers);
     // If only the backends of an older load balancer were updated, the failures of `ensure` still
     // count.
-    if !context.ledger.waits(key) {
-        queue.forget(key);
+    if now.waits.retry.is_none() {
+        lane.services.forget(key);
     }
     // Another provider may have to continue after this cleanup.
     if let Some(other) = context.route_service(key).filter(|other| other != lane) {
         other.services.add(key.clone());
     }
-    next
+    plan::after_success(plan, &now)
 }
 
-fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Observed {
+/// Reports a failure; returns when to run the Service again.
+fn failed(subject: &Subject<'_>, error: &Error) -> Next {
+    let Subject { context, lane, key, actor, observed, plan } = *subject;
+    let retry = retry_counted(&lane.services, key, error);
+    let reference = reference(subject);
+    if !is_expected(error) {
+        let (reason, text) = failure(plan, observed, &chain(error));
+        context.reporter.event(actor, &reference, (EventKind::Warning, reason), text);
+    }
+    context.reporter.reconciled(actor, &reference, Err(error), Some(retry.after));
+    let next = NextTry { at: Instant::now() + retry.after, until_change: retry.until_change };
+    subject.record(Outcome::Waits(next));
+    plan::after_failure(&observe(context, lane, key, observed.answers), observed.shared.membership, retry)
+}
+
+/// The Service as the subject of Events, also after its deletion.
+fn reference(Subject { observed, key, .. }: &Subject<'_>) -> ObjectReference {
+    match (&observed.object, &observed.entry) {
+        (Some(object), _) => convert::service_reference(object),
+        (None, Some(entry)) => apply::reference(&entry.service),
+        (None, None) => {
+            let ObjectKey { namespace, name } = (*key).clone();
+            ObjectReference { kind: "Service", namespace, name, uid: String::new() }
+        }
+    }
+}
+
+fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: Answers) -> Observed {
     let object = context.services.get(key);
     let standing = match object.as_ref().and_then(|object| context.service_owner(object).provider()) {
         Some(owner) if owner == lane.id => Standing::Own,
@@ -125,55 +147,25 @@ fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Observed {
         None => Standing::NoOwner,
     };
     let entry = context.held(key, lane);
+    let may_hold = |lane: &&Arc<Lane>| lane.provider.info().is_none() || lane.provider.load_balancers().is_some();
     Observed {
         object,
         waits: entry.as_ref().map(|entry| entry.waits(Instant::now())).unwrap_or_default(),
         entry,
         standing,
         provider: lane.name.clone(),
+        lane: lane.id,
+        may_hold: context.lanes.all().iter().filter(may_hold).map(|lane| lane.id).collect(),
+        answers,
         shared: context.nodes.shared(lane.id),
         generation: lane.generation(),
-    }
-}
-
-/// Returns when to run the Service again if that does not follow from the new state: after a
-/// cleanup the watch may still show the earlier state.
-async fn apply(subject: &Subject<'_>, plan: &Plan) -> Result<Option<Next>, Error> {
-    let object = subject.observed.object.as_deref();
-    // Another object may have the name by now; it is next.
-    let next_object = Some(if object.is_some() { Next::After(Duration::ZERO) } else { Next::OnChange });
-    match (plan, object) {
-        (Plan::DeleteRemembered(service), object) => {
-            if object.is_none() && subject.is_still_there(service).await? {
-                return Ok(Some(Next::After(LATE_WATCH)));
-            }
-            subject.delete_remembered(service).await.map(|()| next_object)
-        }
-        (Plan::Forget, _) => {
-            subject.context.ledger.remove(subject.key);
-            Ok(next_object)
-        }
-        (Plan::Cleanup(service), Some(object)) => subject.cleanup(object, service).await.map(|()| Some(Next::OnChange)),
-        (Plan::Release(service), Some(object)) => subject.release(object, service).await.map(|()| Some(Next::OnChange)),
-        (Plan::Ensure { service, add_finalizer, repeated }, Some(object)) => {
-            subject.ensure(object, service, (*add_finalizer, *repeated)).await.map(|()| None)
-        }
-        (Plan::Update(service), Some(_)) => subject.update(service).await.map(|()| None),
-        (Plan::Repair { add_finalizer, status }, Some(object)) => {
-            subject.repair(object, *add_finalizer, status.as_ref()).await.map(|()| None)
-        }
-        (Plan::Refuse(problems), Some(_)) => {
-            let invalid = skysail_provider::Error::new(Code::Invalid, problems.join("; "));
-            Err(Error::provider("read the Service")(invalid))
-        }
-        (Plan::Nothing | Plan::Wait(_), _) | (_, None) => Ok(None),
     }
 }
 
 /// The Event of a failed plan, in upstream's words.
 fn failure(plan: &Plan, observed: &Observed, text: &str) -> (&'static str, String) {
     match plan {
-        Plan::DeleteRemembered(_) => {
+        Plan::LookUp(_) | Plan::DeleteRemembered(_) => {
             (reasons::DELETE_LOAD_BALANCER_FAILED, format!("Error deleting load balancer: {text}"))
         }
         Plan::Update(_) => {

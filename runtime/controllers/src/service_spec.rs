@@ -306,6 +306,8 @@ fn source_ranges(spec: &core::ServiceSpec, annotation: Option<&str>, problems: &
     ranges
 }
 
+/// The parser of `ipnet` accepts leading zeros, as in 010.0.0.0/8, which others read as octal or
+/// refuse.
 fn is_cidr(text: &str) -> bool {
     let Some((ip, bits)) = text.split_once('/') else { return false };
     let max = match ip.parse() {

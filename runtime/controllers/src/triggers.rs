@@ -1,7 +1,11 @@
 //! Turns changes of objects, releases, claims and credentials into keys of queues, as upstream's
 //! informer handlers do. This module does not wait, call or write.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{EventKind, ObjectReference};
@@ -12,9 +16,10 @@ use crate::{
     findings::Finding,
     lane::Lane,
     metrics::ProviderLabels,
-    names::{controllers, reasons},
+    names::{NODE_PROVIDER_ANNOTATION, controllers, reasons},
     nodes::NodeView,
     ownership::{LaneId, Owner},
+    provider_addresses::Readdressed,
     report::{Actor, cluster},
     route,
     service::{predicates::is_relevant, unclaimed},
@@ -107,7 +112,9 @@ fn report_unclaimed(context: &Context, key: &ObjectKey, object: &core::Service) 
 pub(crate) fn node_changed(context: &Context, change: Change<core::Node, Version>) {
     let Some(object) = change.new else {
         let old = context.nodes.remove(&change.key.name);
-        report_contested(context, old.as_ref().map(|old| old.owner));
+        if old.as_ref().is_some_and(|old| old.disputed) {
+            report_disputed(context);
+        }
         route::node_changed(context, old.as_ref(), None);
         return;
     };
@@ -116,10 +123,13 @@ pub(crate) fn node_changed(context: &Context, change: Change<core::Node, Version
     let before = old.as_ref().map(|old| old.owner);
     if before != Some(view.owner) {
         report_verdict(context, controllers::CLOUD_NODE, &view.reference(), view.owner);
-        report_contested(context, before.into_iter().chain([view.owner]));
+    }
+    if view.disputed || old.as_ref().is_some_and(|old| old.disputed) {
+        report_disputed(context);
     }
     // A heartbeat of a node that waits for its backoff must not requeue the node.
-    let unchanged = old.is_some_and(|old| old.owner == view.owner && Arc::ptr_eq(&old.node, &view.node) && old.wanting);
+    let unchanged =
+        old.is_some_and(|old| old.owner == view.owner && Arc::ptr_eq(&old.node, &view.node) && old.wanting());
     if !unchanged {
         enqueue_node(context, &view);
     }
@@ -134,13 +144,19 @@ pub(crate) fn release_changed(context: &Context, lane: &Lane) {
 /// Queues all that the provider has to do, including what is in backoff.
 fn all_again(context: &Context, lane: &Lane) {
     ensure_again(context, lane);
+    describe_again(context, lane);
+    route::release_changed(context, lane);
+}
+
+/// Queues each of the provider's nodes that waits for its initialisation, and a pass over the
+/// addresses of the others.
+fn describe_again(context: &Context, lane: &Lane) {
     let waiting = context.nodes.owned(lane.id).into_iter().filter(|view| view.uninitialized);
     for view in waiting {
         // They share one call, so there is nothing to spread.
         lane.nodes.add_after(view.node.name.clone(), Duration::ZERO);
     }
     lane.passes.notify_one();
-    route::release_changed(context, lane);
 }
 
 /// Queues each of the provider's load balancers, spread over a time, including those in backoff:
@@ -169,14 +185,19 @@ pub(crate) fn service_owners(context: &Context) -> HashMap<ObjectKey, (Owner, Op
 /// result of [`service_owners`].
 pub(crate) fn providers_changed(
     context: &Context,
-    readdressed: &[Arc<Lane>],
+    edited: &[(Arc<Lane>, Readdressed)],
     before: &HashMap<ObjectKey, (Owner, Option<LaneId>)>,
 ) {
     claims_changed(context);
     report_claims(context);
-    for lane in readdressed {
-        ensure_again(context, lane);
-        lane.passes.notify_one();
+    context.lanes.all().iter().for_each(|lane| report_interfaces(context, lane));
+    for (lane, readdressed) in edited {
+        if readdressed.load_balancers {
+            ensure_again(context, lane);
+        }
+        if readdressed.nodes {
+            describe_again(context, lane);
+        }
     }
     for (key, after) in service_owners(context) {
         let Some(object) = context.services.get(&key).filter(|_| before.get(&key) != Some(&after)) else { continue };
@@ -201,6 +222,9 @@ pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
         // They share one call, so there is nothing to spread.
         nodes.add_after(name, Duration::ZERO);
     }
+    if lane.pass_denied.load(Ordering::Relaxed) {
+        lane.passes.notify_one();
+    }
     let routes = &lane.routes;
     for key in routes.denied() {
         routes.add(key);
@@ -219,10 +243,10 @@ pub(crate) fn claims_changed(context: &Context) {
         }
         all_again(context, &lane);
     }
+    report_disputed(context);
     if moved.is_empty() {
         return;
     }
-    write_contested(context);
     for view in moved {
         report_verdict(context, controllers::CLOUD_NODE, &view.reference(), view.owner);
         enqueue_node(context, &view);
@@ -265,39 +289,56 @@ pub(crate) fn report_claims(context: &Context) {
     }
 }
 
-/// Reports the schemes that the component declares and the provider's spec does not list.
-pub(crate) fn report_ignored_schemes(context: &Context, lane: &Lane) {
+/// Reports the schemes that the component declares and the provider's spec does not list, and the
+/// interfaces that the spec lists and the component does not export.
+pub(crate) fn report_component(context: &Context, lane: &Lane) {
     if let Some(text) = lane.settings().ignored_schemes() {
         report_claim(context, lane, reasons::FOREIGN_PROVIDER_ID_SCHEME, text);
+    }
+    report_interfaces(context, lane);
+}
+
+fn report_interfaces(context: &Context, lane: &Lane) {
+    let missing = lane.settings().missing_interfaces();
+    if lane.findings.set(Finding::InterfaceNotExported, missing.clone())
+        && let Some(text) = missing
+    {
+        report_claim(context, lane, reasons::INTERFACE_NOT_EXPORTED, text);
     }
 }
 
 fn report_claim(context: &Context, lane: &Lane, reason: &'static str, text: String) {
-    tracing::warn!(provider.name = lane.name, reason = text, "a claim of the provider is ignored");
+    tracing::warn!(provider.name = lane.name, reason = text, "a part of the provider's settings has no effect");
     let actor = Actor { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
     context.reporter.event(&actor, &cluster(), (EventKind::Warning, reason), text);
 }
 
-/// Reports the contested nodes if one of these owners is [`Owner::Contested`].
-fn report_contested(context: &Context, verdicts: impl IntoIterator<Item = Owner>) {
-    if verdicts.into_iter().any(|owner| matches!(owner, Owner::Contested(..))) {
-        write_contested(context);
-    }
-}
-
-fn write_contested(context: &Context) {
-    let contested = context.nodes.contested();
+/// Reports to each provider the nodes on which it does not act, because another provider claims or
+/// holds them.
+fn report_disputed(context: &Context) {
+    let disputed = context.nodes.disputed();
     for lane in context.lanes.all().iter() {
-        let with = |((one, other), (count, first)): (&(LaneId, LaneId), &(usize, String))| {
-            let other = context.lanes.get(*other).filter(|_| *one == lane.id)?;
-            Some(format!("{count} with the provider {}, such as {first}", other.name))
+        let nodes = |held: bool| {
+            let of_lane = disputed.iter().filter(move |((one, _, is_held), _)| *one == lane.id && *is_held == held);
+            let shown = of_lane.filter_map(|((_, other, _), (count, first))| {
+                Some(format!("{count} with the provider {}, such as {first}", context.lanes.get(*other)?.name))
+            });
+            shown.collect::<Vec<_>>().join("; ")
         };
-        let pairs: Vec<String> = contested.iter().filter_map(with).collect();
-        let text = format!(
-            "More than one provider selects these nodes, so no provider acts on them: {}. Give each provider its own spec.nodeSelector",
-            pairs.join("; ")
-        );
-        lane.findings.set(Finding::NodesContested, (!pairs.is_empty()).then_some(text));
+        let contested = Some(nodes(false)).filter(|nodes| !nodes.is_empty()).map(|nodes| {
+            format!(
+                "More than one provider selects these nodes, so no provider acts on them: {nodes}. Give each provider its own spec.nodeSelector"
+            )
+        });
+        let held = Some(nodes(true)).filter(|nodes| !nodes.is_empty()).map(|nodes| {
+            format!(
+                "Other providers hold nodes that the spec.nodeSelector selects, and keep them: {nodes}. Change the spec.nodeSelector; or, if the nodes are machines of {name}, give each to \
+                 it: kubectl annotate node NODE --overwrite {NODE_PROVIDER_ANNOTATION}={name}",
+                name = lane.name
+            )
+        });
+        let text = contested.into_iter().chain(held).collect::<Vec<_>>().join(". ");
+        lane.findings.set(Finding::NodesContested, Some(text).filter(|text| !text.is_empty()));
     }
 }
 
@@ -309,7 +350,7 @@ fn spread(keys: Vec<ObjectKey>, max: Duration) -> impl Iterator<Item = (Duration
 }
 
 fn enqueue_node(context: &Context, view: &NodeView) {
-    if view.wanting
+    if view.wanting()
         && let Some(lane) = view.owner.provider().and_then(|lane| context.lanes.get(lane))
     {
         lane.nodes.add(view.node.name.clone());
@@ -325,13 +366,13 @@ fn report_verdict(context: &Context, controller: &'static str, object: &ObjectRe
             let name = |lane| context.lanes.get(lane).map(|lane| lane.name.clone()).unwrap_or_default();
             let (one, other) = (name(one), name(other));
             let text = format!(
-                "The providers {one} and {other} both claim this object, so neither acts on it. Give each provider its own classes, selectors and provider-ID schemes"
+                "The providers {one} and {other} both claim this object, so neither acts on it. Give each provider its own classes, selectors, provider-ID schemes and prefixes"
             );
             (reasons::PROVIDER_CONFLICT, text)
         }
         Owner::Malformed => {
             let text =
-                "no provider owns this node, because spec.providerID does not have the form <scheme>://<rest>; delete the node and register it again with a valid provider ID".to_owned();
+                "no provider owns this node, because spec.providerID does not have the form <scheme>://<rest> and no provider claims a prefix of it; claim it in spec.providerIdPrefixes of its provider, or delete the node and register it again with a valid provider ID".to_owned();
             (reasons::INVALID_PROVIDER_ID, text)
         }
     };

@@ -8,7 +8,7 @@
 //! addresses, finalizers).
 
 use k8s_openapi::{
-    api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Service, ServiceSpec, ServiceStatus},
+    api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Service, ServiceSpec, ServiceStatus},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
@@ -97,7 +97,7 @@ fn kept_node_status(status: NodeStatus) -> NodeStatus {
         declared_features: _,
         features: _,
         images: _,
-        node_info: _,
+        node_info,
         phase: _,
         runtime_handlers: _,
         volumes_attached: _,
@@ -106,7 +106,25 @@ fn kept_node_status(status: NodeStatus) -> NodeStatus {
     let conditions = conditions.map(|conditions| {
         conditions.into_iter().filter(|c| CONDITIONS.contains(&c.type_.as_str())).map(kept_condition).collect()
     });
-    NodeStatus { addresses, conditions, ..NodeStatus::default() }
+    let node_info = node_info.and_then(kept_node_info);
+    NodeStatus { addresses, conditions, node_info, ..NodeStatus::default() }
+}
+
+fn kept_node_info(info: NodeSystemInfo) -> Option<NodeSystemInfo> {
+    let NodeSystemInfo {
+        architecture: _,
+        boot_id: _,
+        container_runtime_version: _,
+        kernel_version: _,
+        kube_proxy_version: _,
+        kubelet_version: _,
+        machine_id: _,
+        operating_system: _,
+        os_image: _,
+        swap: _,
+        system_uuid,
+    } = info;
+    (!system_uuid.is_empty()).then(|| NodeSystemInfo { system_uuid, ..NodeSystemInfo::default() })
 }
 
 fn kept_condition(condition: NodeCondition) -> NodeCondition {

@@ -1,12 +1,12 @@
 //! Reads small files: those that a configuration names (values of credentials, certificates,
-//! texts), and those that this process keeps for its next start.
+//! texts), and those that this process keeps for its next start, which it also writes.
 //!
 //! Another process may replace such a file at any time by a link, a pipe or an endless device. So
 //! the kind, the owner, the size and the content are always those of the open file.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
-    io::{self, ErrorKind, Read as _},
+    io::{self, ErrorKind, Read as _, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::Path,
 };
@@ -36,12 +36,31 @@ pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 }
 
 /// As [`read_file`], for a file that this process wrote: follows no link, and
-/// [`check_permissions`] has to pass for [`WRITE`].
+/// [`check_permissions`] has to pass for these permissions.
 ///
 /// # Errors
 /// As [`read_file`] and [`check_permissions`]; those of the system for a link.
-pub fn read_own_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    content(open(path, OFlags::NOFOLLOW)?, bytes_max, |metadata| check_permissions(metadata, WRITE))
+pub fn read_own_file(path: &Path, bytes_max: u64, permissions: u32) -> io::Result<Vec<u8>> {
+    content(open(path, OFlags::NOFOLLOW)?, bytes_max, |metadata| check_permissions(metadata, permissions))
+}
+
+/// Writes a file for [`read_own_file`]: it has all the parts, or stays as it was, also in a crash.
+///
+/// The incomplete file is in `folder`, which has to be on the file system of `path`. Its name ends
+/// with `.new`, and it stays there where the process is killed.
+///
+/// # Errors
+/// Those of the system.
+pub fn write_own_file(path: &Path, folder: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    // Only this account may read or write it.
+    let mut new = tempfile::Builder::new().suffix(".new").tempfile_in(folder)?;
+    for part in parts {
+        new.write_all(part)?;
+    }
+    new.as_file().sync_all()?;
+    new.persist(path)?;
+    // The name is on disk when its folder is.
+    File::open(path.parent().unwrap_or(folder))?.sync_all()
 }
 
 fn open(path: &Path, flags: OFlags) -> io::Result<File> {
@@ -133,7 +152,7 @@ mod tests {
         process::Command,
     };
 
-    use super::{Account, READ, WRITE, check_permissions, read_file, read_own_file};
+    use super::{Account, READ, WRITE, read_file, read_own_file, write_own_file};
 
     #[test]
     fn a_pipe_a_socket_a_device_and_a_directory_are_refused_without_waiting() {
@@ -170,12 +189,26 @@ mod tests {
         symlink("file", path("link")).unwrap();
         let with_mode = |mode| fs::set_permissions(path("file"), Permissions::from_mode(mode)).unwrap();
         with_mode(0o600);
-        assert_eq!(read_own_file(&path("file"), 4).unwrap(), b"four");
-        assert!(read_own_file(&path("link"), 4).is_err());
-        assert!(check_permissions(&fs::metadata(path("file")).unwrap(), READ | WRITE).is_ok());
+        assert_eq!(read_own_file(&path("file"), 4, READ | WRITE).unwrap(), b"four");
+        assert!(read_own_file(&path("link"), 4, WRITE).is_err());
+        with_mode(0o604);
+        assert_eq!(read_own_file(&path("file"), 4, WRITE).unwrap(), b"four");
+        assert!(read_own_file(&path("file"), 4, READ | WRITE).unwrap_err().to_string().contains("(mode 604)"));
         with_mode(0o602);
-        assert!(read_own_file(&path("file"), 4).unwrap_err().to_string().contains("(mode 602)"));
+        assert!(read_own_file(&path("file"), 4, WRITE).unwrap_err().to_string().contains("(mode 602)"));
         assert_eq!(read_file(&path("link"), 4).unwrap(), b"four");
+    }
+
+    #[test]
+    fn a_file_is_written_as_a_whole_and_only_for_this_account() {
+        let (folder, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("file");
+        fs::write(&path, "what was there before").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        write_own_file(&path, new.path(), &[b"fo", b"ur"]).unwrap();
+        assert_eq!(read_own_file(&path, 4, READ | WRITE).unwrap(), b"four");
+        write_own_file(&folder.path().join("absent/file"), new.path(), &[b"four"]).unwrap_err();
+        assert_eq!(fs::read_dir(new.path()).unwrap().count(), 0, "no incomplete file is left");
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl HttpClient {
             Err(closed) => Err(Failure::fenced(closed)),
         };
         if let Err(failure) = &result
-            && matches!(failure.kind, FailureKind::Forbidden | FailureKind::Unreachable | FailureKind::Tls)
+            && failure.kind.sent_nothing()
         {
             budget.take_back_sent(bytes);
         }

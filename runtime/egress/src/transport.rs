@@ -13,7 +13,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -192,6 +192,8 @@ impl Client {
         let (lines, flood) = (AtomicU64::new(0), Arc::new(Notify::new()));
         let (counted, stop) = (received.clone(), Arc::clone(&flood));
         // A peer may send interim answers without end; hyper skips them, so they are counted here.
+        // Those of HTTP/2 are not reported: the time of the exchange bounds them, and the task of
+        // the connection, which throws them away, yields.
         on_informational(&mut request, move |interim| {
             counted(INTERIM_BYTES_MIN.saturating_add(header_bytes(interim.headers())));
             let more = 1 + interim.headers().len() as u64;
@@ -318,18 +320,26 @@ pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError 
     out
 }
 
-/// The system's root certificates and `beside`. A system without root certificates is not an error:
-/// a peer may speak plain HTTP, or the operator supplies the roots.
+/// The system's root certificates when the first client was made. To read and parse hundreds of
+/// certificates blocks a thread, which happens once and not for each change of a provider.
+static SYSTEM: LazyLock<RootCertStore> = LazyLock::new(|| {
+    let mut roots = RootCertStore::empty();
+    let (taken, ignored) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if taken == 0 {
+        tracing::warn!(ignored, "the system has no trusted certificates; only those of caBundle are trusted");
+    }
+    roots
+});
+
+/// The root certificates of the system, which are read once in a process, and `beside`.
+///
+/// A system without root certificates is not an error: a peer may speak plain HTTP, or the operator
+/// supplies the roots.
 ///
 /// # Errors
 /// The index of the certificate that cannot be parsed, and the reason.
 pub fn roots(beside: &[CertificateDer<'static>]) -> Result<RootCertStore, (usize, rustls::Error)> {
-    let mut roots = RootCertStore::empty();
-    let system = rustls_native_certs::load_native_certs();
-    let (taken, ignored) = roots.add_parsable_certificates(system.certs);
-    if taken == 0 {
-        tracing::warn!(ignored, "the system has no trusted certificates; only those of caBundle are trusted");
-    }
+    let mut roots = SYSTEM.clone();
     for (index, certificate) in beside.iter().enumerate() {
         roots.add(certificate.clone()).map_err(|error| (index, error))?;
     }

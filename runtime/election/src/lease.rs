@@ -3,13 +3,14 @@
 //!
 //! The content is the same as client-go's: a Go manager and this one can stand by for each other.
 
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, api::PostParams};
+use skysail_provider::text::with_causes;
 use tokio::time::timeout;
 
 use crate::{clock::Clock, config::ElectionConfig};
@@ -48,25 +49,11 @@ impl LeaseError {
         match self {
             Self::Api { source, .. } => match &**source {
                 kube::Error::Api(status) => format!("{self}: {}", status.message),
-                other => format!("{self}: {}", chain(other)),
+                other => format!("{self}: {}", with_causes(other)),
             },
             Self::Timeout { .. } => self.to_string(),
         }
     }
-}
-
-/// The error with its causes; some libraries repeat a cause in their own text.
-fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 /// The known state of the lease.

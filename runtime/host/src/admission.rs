@@ -30,6 +30,7 @@ mod world;
 mod tests;
 
 pub use contract::CONTRACT_VERSION;
+pub(crate) use contract::version_of;
 pub use skysail_slot::{digest_of, digest_text};
 
 /// The result of checking a file: its identity, its imports and exports, and the reasons why it may

@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn where_only_the_standard_library_and_glue_are_left_they_are_shown() {
-        let names = ["abort", "skysail:provider/clusters@0.1.0#master"];
-        assert_eq!(shown(&names).as_deref(), Some("abort ← skysail:provider/clusters@0.1.0#master"));
+        let names = ["abort", "skysail:legacy/clusters@0.1.0#master"];
+        assert_eq!(shown(&names).as_deref(), Some("abort ← skysail:legacy/clusters@0.1.0#master"));
         assert_eq!(shown(&[]), None);
     }
 

@@ -58,22 +58,40 @@ impl Cache {
     /// # Errors
     /// The limit that the value would exceed. The value is not stored then.
     pub(crate) fn set(&self, key: String, value: Vec<u8>, ttl: Duration) -> Result<(), LimitHit> {
-        let now = Instant::now();
-        let size = size(&key, &value);
         let mut entries = self.entries();
         entries.remove(&key);
-        if !self.fits(&entries, size) {
+        self.put(&mut entries, key, value, ttl)
+    }
+
+    /// Stores a value if the present one is `expected`; returns whether it was.
+    ///
+    /// # Errors
+    /// The limit that the value would exceed. The present value stays then.
+    pub(crate) fn compare_and_set(
+        &self,
+        key: String,
+        expected: Option<&[u8]>,
+        value: Vec<u8>,
+        ttl: Duration,
+    ) -> Result<bool, LimitHit> {
+        let now = Instant::now();
+        let mut entries = self.entries();
+        let present = entries.by_key.get(&*key).filter(|entry| entry.ends > now);
+        if present.map(|entry| entry.value.as_slice()) != expected {
+            return Ok(false);
+        }
+        self.put(&mut entries, key, value, ttl).map(|()| true)
+    }
+
+    /// Stores a value in place of an older one, which stays if the new value does not fit.
+    fn put(&self, entries: &mut Entries, key: String, value: Vec<u8>, ttl: Duration) -> Result<(), LimitHit> {
+        let now = Instant::now();
+        if self.fits(entries, &key, &value).is_err() {
             entries.remove_ended(now);
+            self.fits(entries, &key, &value)?;
         }
-        if entries.by_key.len() as u64 >= self.entries_max {
-            let used = entries.by_key.len() as u64 + 1;
-            return Err(LimitHit { limit: Limit::CacheEntries, used, max: self.entries_max });
-        }
-        let used = entries.bytes.saturating_add(size);
-        if used > self.bytes_max {
-            return Err(LimitHit { limit: Limit::CacheBytes, used, max: self.bytes_max });
-        }
-        entries.bytes = used;
+        entries.remove(&key);
+        entries.bytes = entries.bytes.saturating_add(size(&key, &value));
         let (key, ends): (Arc<str>, _) = (key.into(), now + ttl.min(self.ttl_max));
         entries.by_end.insert((ends, Arc::clone(&key)));
         entries.by_key.insert(key, Entry { value, ends });
@@ -84,8 +102,18 @@ impl Cache {
         self.entries().remove(key);
     }
 
-    fn fits(&self, entries: &Entries, size: u64) -> bool {
-        (entries.by_key.len() as u64) < self.entries_max && entries.bytes.saturating_add(size) <= self.bytes_max
+    /// Whether the value fits in place of an older one.
+    fn fits(&self, entries: &Entries, key: &str, value: &[u8]) -> Result<(), LimitHit> {
+        let older = entries.by_key.get(key).map(|entry| size(key, &entry.value));
+        let count = entries.by_key.len() as u64 + u64::from(older.is_none());
+        if count > self.entries_max {
+            return Err(LimitHit { limit: Limit::CacheEntries, used: count, max: self.entries_max });
+        }
+        let used = entries.bytes.saturating_sub(older.unwrap_or(0)).saturating_add(size(key, value));
+        if used > self.bytes_max {
+            return Err(LimitHit { limit: Limit::CacheBytes, used, max: self.bytes_max });
+        }
+        Ok(())
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -171,5 +199,53 @@ mod tests {
         advance(Duration::from_secs(2)).await;
         assert!(cache.set("c".to_owned(), vec![4], HOUR).is_err());
         assert_eq!(cache.get("a"), Some(vec![2]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_exchanged_only_where_the_present_one_is_the_expected_one() {
+        let cache = cache();
+        let exchange = |expected: Option<&[u8]>, value: u8| {
+            cache.compare_and_set("a".to_owned(), expected, vec![value], Duration::from_secs(1))
+        };
+        assert_eq!(exchange(Some(&[0]), 1), Ok(false), "the key is absent");
+        assert_eq!((exchange(None, 1), exchange(None, 2)), (Ok(true), Ok(false)));
+        assert_eq!((exchange(Some(&[2]), 3), cache.get("a")), (Ok(false), Some(vec![1])));
+        assert_eq!((exchange(Some(&[1]), 3), cache.get("a")), (Ok(true), Some(vec![3])));
+        advance(Duration::from_secs(1)).await;
+        assert_eq!((exchange(Some(&[3]), 4), exchange(None, 5)), (Ok(false), Ok(true)), "the value has expired");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exchange_that_does_not_fit_changes_nothing() {
+        let cache = cache();
+        cache.set("a".to_owned(), vec![0; 500], HOUR).unwrap();
+        let hit = cache.compare_and_set("a".to_owned(), Some(&[0; 500]), vec![1; 1024], HOUR).unwrap_err();
+        assert_eq!(hit, LimitHit { limit: Limit::CacheBytes, used: 1025, max: 1024 });
+        assert_eq!(cache.get("a"), Some(vec![0; 500]));
+        // In place of the older value it fits.
+        assert_eq!(cache.compare_and_set("a".to_owned(), Some(&[0; 500]), vec![1; 1023], HOUR), Ok(true));
+        assert!(cache.compare_and_set("b".to_owned(), None, vec![1], HOUR).is_err());
+    }
+
+    /// The calls of a release run on several threads.
+    #[test]
+    fn exchanges_of_several_calls_lose_nothing() {
+        const CALLS: u32 = 8;
+        const EACH: u32 = 500;
+        let cache = cache();
+        let add = || loop {
+            let present = cache.get("n");
+            let number = present.as_deref().map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().unwrap()));
+            let next = (number + 1).to_le_bytes().to_vec();
+            if cache.compare_and_set("n".to_owned(), present.as_deref(), next, HOUR).unwrap() {
+                return;
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..CALLS {
+                scope.spawn(|| (0..EACH).for_each(|_| add()));
+            }
+        });
+        assert_eq!(cache.get("n"), Some((CALLS * EACH).to_le_bytes().to_vec()));
     }
 }

@@ -10,7 +10,11 @@
 //! Dropping the future ends the call: its store is freed, its HTTP requests are cancelled, and the
 //! record says `Cancelled`.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    marker::PhantomData,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use skysail_provider::{Call, Code, Error, Limit, LimitHit};
@@ -46,16 +50,17 @@ pub(crate) struct Request<'a> {
     pub(crate) function: &'static str,
     /// The HTTP requests that the call may send.
     pub(crate) http: HttpAccess,
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: Purpose<'a>,
 }
 
 /// What a call is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose<'a> {
     /// A caller uses the answer.
     Serving,
-    /// The result is only compared (shadow): the outcome does not count for the release.
-    Comparing,
+    /// The result is only compared (shadow): the outcome does not count for the release. What the
+    /// host saw of the call is written here.
+    Comparing(&'a Mutex<Seen>),
     /// The slot checks whether the release may serve. The call does not wait for calls of the
     /// serving release.
     Admitting,
@@ -100,7 +105,9 @@ where
         component.digest = release.digest(),
     );
     let mut running = Running::new(sandbox, release, call, name);
-    running.compared = purpose == Purpose::Comparing;
+    if let Purpose::Comparing(seen) = purpose {
+        running.compared = Some(seen);
+    }
     async move {
         let time = Duration::from_millis(sandbox.limits().deadline_ms);
         let deadline = running.began + time;
@@ -115,17 +122,13 @@ where
         }
         let http = HttpCall::new(sandbox, http, deadline, &call.fence);
         let mut state = CallState::new((sandbox, release), call.clone(), name, http);
-        if running.compared {
+        if running.compared.is_some() {
             // A comparing call gets its own cache, so that it cannot influence serving calls.
             state.cache = Arc::new(Cache::new(sandbox.limits()));
         }
         let store = match new_store(sandbox.wasmtime(), state) {
             Ok(store) => running.store.insert(store),
-            Err(source) => {
-                return Err(
-                    running.failed(Error::new(Code::Unavailable, format!("cannot create a wasmtime store: {source}")))
-                );
-            }
+            Err(source) => return Err(running.failed_on_this_machine(&source)),
         };
         let gauge = sandbox.recorder().metrics().running(sandbox.name());
         gauge.inc();
@@ -148,9 +151,9 @@ where
     .await
 }
 
-async fn wait_for_place(sandbox: &Sandbox, purpose: Purpose) -> Result<SemaphorePermit<'_>, Error> {
+async fn wait_for_place<'a>(sandbox: &'a Sandbox, purpose: Purpose<'_>) -> Result<SemaphorePermit<'a>, Error> {
     let places: &Semaphore = match purpose {
-        Purpose::Serving | Purpose::Comparing => sandbox.places(),
+        Purpose::Serving | Purpose::Comparing(_) => sandbox.places(),
         Purpose::Admitting => sandbox.place_for_admission(),
     };
     if let Ok(permit) = places.try_acquire() {
@@ -186,7 +189,8 @@ struct Running<'a> {
     cpu: CpuTime,
     store: Option<Store<CallState>>,
     recorded: bool,
-    compared: bool,
+    /// As in [`Purpose::Comparing`].
+    compared: Option<&'a Mutex<Seen>>,
     /// As [`Seen::computed`].
     computed: bool,
 }
@@ -203,7 +207,7 @@ impl<'a> Running<'a> {
             cpu: CpuTime::new(Duration::from_millis(sandbox.limits().cpu_time_ms)),
             store: None,
             recorded: false,
-            compared: false,
+            compared: None,
             computed: false,
         }
     }
@@ -211,6 +215,16 @@ impl<'a> Running<'a> {
     fn failed(&mut self, error: Error) -> Failed {
         let limit = error.limit.map(|hit| hit.limit);
         let fault = of_call(error.code, limit, self.seen());
+        self.failed_by(fault, error)
+    }
+
+    /// The operating system or the pool had no room for a guest.
+    fn failed_on_this_machine(&mut self, source: &wasmtime::Error) -> Failed {
+        let text = format!("the host cannot run the guest: {source:#}");
+        self.failed_by(Some(Fault::Machine), Error::new(Code::Unavailable, text))
+    }
+
+    fn failed_by(&mut self, fault: Option<Fault>, error: Error) -> Failed {
         self.record(Outcome::Failed { code: error.code, message: error.message.clone() }, error.limit, fault);
         Failed { error, fault }
     }
@@ -241,9 +255,7 @@ impl<'a> Running<'a> {
                 self.record(Outcome::Ok, None, None);
                 Ok(value)
             }
-            Ok(Err(source)) if fault::is_of_the_machine(&source) => {
-                Err(self.failed(Error::new(Code::Unavailable, format!("the host cannot run the guest: {source:#}"))))
-            }
+            Ok(Err(source)) if fault::is_of_the_machine(&source) => Err(self.failed_on_this_machine(&source)),
             Ok(Err(source)) => {
                 let error = explain(&source, self.store.as_ref(), self.sandbox.limits());
                 Err(self.failed(error))
@@ -263,7 +275,9 @@ impl<'a> Running<'a> {
 
     fn record(&mut self, outcome: Outcome, limit: Option<LimitHit>, fault: Option<Fault>) {
         self.recorded = true;
-        if !self.compared {
+        if let Some(seen) = self.compared {
+            *seen.lock().unwrap_or_else(PoisonError::into_inner) = self.seen();
+        } else {
             let result = match &outcome {
                 Outcome::Ok => Some(Ok(())),
                 Outcome::Failed { code, message } => Some(Err((*code, message.as_str()))),
@@ -305,7 +319,7 @@ impl<'a> Running<'a> {
             record.limits_hit.retain(|hit| hit.limit != limit.limit);
             record.limits_hit.insert(0, limit);
         }
-        if !self.compared {
+        if self.compared.is_none() {
             self.release.tally().note(&record);
         }
         self.sandbox.recorder().record(record);

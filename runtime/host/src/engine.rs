@@ -157,6 +157,16 @@ impl Engine {
         Self::start(None)
     }
 
+    /// Engines with a pool that has no place for a guest.
+    #[cfg(test)]
+    pub(crate) fn with_a_full_pool() -> wasmtime::Result<Self> {
+        let mut pool = PoolingAllocationConfig::new();
+        pool.total_component_instances(0).total_core_instances(1).total_memories(1).total_tables(1).total_stacks(1);
+        let mut config = engine_config(Limits::default().stack_bytes);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+        Ok(Self::start(Some(wasmtime::Engine::new(&config)?))?)
+    }
+
     fn start(pooled: Option<wasmtime::Engine>) -> Result<Self, EngineError> {
         let ticked = Arc::new(Mutex::new(pooled.iter().map(wasmtime::Engine::weak).collect()));
         let alive = start_ticker(Arc::clone(&ticked)).map_err(EngineError::Ticker)?;

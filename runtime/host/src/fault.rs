@@ -6,19 +6,22 @@ use std::io;
 use skysail_provider::{Code, Limit};
 use skysail_slot::{
     Fault,
-    fault::{UNWATCHED, of_call},
+    fault::{Seen, of_call},
 };
+use wasmtime::PoolConcurrencyLimitError;
 
 use crate::{ReleaseError, jail::CompileError};
 
-/// Of an answer that differs from the predecessor's, which answered the same question before and
-/// after: what lasts is the release's.
-pub(crate) const fn of_compared(code: Code, limit: Option<Limit>) -> Option<Fault> {
+/// Of an error where the predecessor answered the same question before and after, and no request of
+/// the release failed: what lasts is the release's. The predecessor has the same rules and
+/// credentials, so that a request which only the release sent and which was denied is the
+/// release's, too.
+pub(crate) const fn of_compared(code: Code, limit: Option<Limit>, seen: Seen) -> Option<Fault> {
     match code {
         Code::NotFound | Code::ImplementedElsewhere | Code::Unsupported | Code::Invalid | Code::Denied => {
             Some(Fault::Release)
         }
-        _ => of_call(code, limit, UNWATCHED),
+        _ => of_call(code, limit, Seen { denied: false, ..seen }),
     }
 }
 
@@ -45,10 +48,11 @@ pub(crate) const fn of_linking(error: &ReleaseError) -> Fault {
     }
 }
 
-/// Whether a guest did not run because of the operating system: mmap, for example, had no memory.
-/// No function of a guest fails like this.
+/// Whether a guest did not run because of the operating system or the pool: mmap, for example, had
+/// no memory. No function of a guest fails like this.
 pub(crate) fn is_of_the_machine(error: &wasmtime::Error) -> bool {
-    error.chain().any(|cause| cause.is::<io::Error>() || cause.is::<rustix::io::Errno>())
+    error.is::<PoolConcurrencyLimitError>()
+        || error.chain().any(|cause| cause.is::<io::Error>() || cause.is::<rustix::io::Errno>())
 }
 
 #[cfg(test)]

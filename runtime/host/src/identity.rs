@@ -1,14 +1,16 @@
-//! Calls the functions of the interface `identity`: a release describes itself and validates a
-//! cloud-config before it may serve.
+//! Calls the functions of the interface `identity`: before a release may serve, it describes
+//! itself, validates a cloud-config and names the origins that it requires under that cloud-config.
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use skysail_provider::{Call, Info, Result};
 
 use crate::{
     Release, Sandbox,
     call::{Failed, Guest, Purpose, Request, run},
     convert,
+    egress::Origin,
     imports::HttpAccess,
 };
 
@@ -46,11 +48,9 @@ pub async fn describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info>
 /// As [`describe`], with the fault of a failure.
 pub(crate) async fn try_describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info, Failed> {
     let indices = &release.exports().identity;
-    let call = Call::default();
-    let (function, http) = ("identity.describe", HttpAccess::None);
-    let request = Request { sandbox, release, call: &call, function, http, purpose: Purpose::Admitting };
-    run(
-        request,
+    ask(
+        (sandbox, release),
+        "identity.describe",
         |Guest { store, instance, env: _ }| {
             Box::pin(async move { indices.load(&mut *store, instance)?.call_describe(store).await })
         },
@@ -75,15 +75,48 @@ pub(crate) async fn try_check_config(
     text: &str,
 ) -> Result<Vec<Problem>, Failed> {
     let indices = &release.exports().identity;
-    let call = Call::default();
-    let (function, http) = ("identity.check-config", HttpAccess::None);
-    let request = Request { sandbox, release, call: &call, function, http, purpose: Purpose::Admitting };
-    run(
-        request,
+    ask(
+        (sandbox, release),
+        "identity.check-config",
         |Guest { store, instance, env: _ }| {
             Box::pin(async move { indices.load(&mut *store, instance)?.call_check_config(store, text).await })
         },
         convert::problems,
     )
     .await
+}
+
+/// Calls `identity.origins`, under all limits and without HTTP: the origins that the component
+/// requires under this cloud-config, which `check-config` accepted.
+///
+/// # Errors
+/// As [`describe`].
+pub async fn origins(sandbox: &Arc<Sandbox>, release: &Release, text: &str) -> Result<Vec<Origin>> {
+    Ok(try_origins(sandbox, release, text).await?)
+}
+
+/// As [`origins`], with the fault of a failure.
+pub(crate) async fn try_origins(sandbox: &Arc<Sandbox>, release: &Release, text: &str) -> Result<Vec<Origin>, Failed> {
+    let indices = &release.exports().identity;
+    ask(
+        (sandbox, release),
+        "identity.origins",
+        |Guest { store, instance, env: _ }| {
+            Box::pin(async move { indices.load(&mut *store, instance)?.call_origins(store, text).await })
+        },
+        convert::origins,
+    )
+    .await
+}
+
+/// Calls a function of the interface, under all limits and without HTTP.
+async fn ask<'env, R: Send, T: Send>(
+    (sandbox, release): (&Arc<Sandbox>, &Release),
+    function: &'static str,
+    guest: impl for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
+    judge: impl FnOnce(R) -> Result<T> + Send,
+) -> Result<T, Failed> {
+    let (call, http) = (Call::default(), HttpAccess::None);
+    let request = Request { sandbox, release, call: &call, function, http, purpose: Purpose::Admitting };
+    run(request, guest, judge).await
 }

@@ -23,7 +23,8 @@
 use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use skysail_provider::{Limit, LimitHit};
+use serde::{Deserialize, Serialize};
+use skysail_provider::{Limit, LimitHit, text::with_causes};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use wasmtime::Engine;
 
@@ -61,7 +62,7 @@ pub struct JailCommand {
 const STACK_BYTES: usize = 8 << 20;
 
 /// The limits for checking and compiling one component.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompileLimits {
     /// Largest component, in bytes.
     pub component_bytes: u64,
@@ -73,9 +74,10 @@ pub struct CompileLimits {
 }
 
 impl CompileLimits {
-    /// The limit of wall time is this many times the CPU time, plus [`Self::WALL_EXTRA`]: a busy
-    /// machine must not cause a refusal, and a child that hangs has to end.
-    const WALL_FACTOR: u32 = 3;
+    /// The limit of wall time is this many times the CPU time, plus [`Self::WALL_EXTRA`]: the CPU
+    /// time bounds the cost, also where the child gets only a tenth of a core, and a child that
+    /// hangs has to end.
+    const WALL_FACTOR: u32 = 10;
     /// Time to start a process on a busy machine.
     const WALL_EXTRA: Duration = Duration::from_secs(10);
 
@@ -95,7 +97,7 @@ impl From<&Limits> for CompileLimits {
 }
 
 /// The cost of one compilation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompileCost {
     /// CPU time of the child, including its start.
     pub cpu: Duration,
@@ -394,12 +396,12 @@ impl Compiler {
         let refusal = match self.compile(sandbox.wasmtime(), (component, digest), limits, || {}).await {
             Ok(Compiled { component, cost, .. }) => match Release::new(sandbox, &component, &inspection.digest) {
                 Ok(_) => return Ok((inspection, cost)),
-                Err(error) => (RefusalCode::LinkFailed, chain(&error)),
+                Err(error) => (RefusalCode::LinkFailed, with_causes(&error)),
             },
             Err(error @ CompileError::Limit { .. }) if error.is_of_the_component() => {
-                (RefusalCode::CompileLimit, chain(&error))
+                (RefusalCode::CompileLimit, with_causes(&error))
             }
-            Err(error) if error.is_of_the_component() => (RefusalCode::CompileFailed, chain(&error)),
+            Err(error) if error.is_of_the_component() => (RefusalCode::CompileFailed, with_causes(&error)),
             Err(error) => return Err(error),
         };
         let (code, reason) = refusal;
@@ -417,12 +419,6 @@ impl Compiler {
         #[expect(clippy::expect_used, reason = "the semaphore is never closed")]
         self.permits.acquire().await.expect("the semaphore must be open")
     }
-}
-
-/// An error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn look(component: &[u8], limits: CompileLimits) -> Result<(), CompileError> {

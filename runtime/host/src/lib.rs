@@ -40,7 +40,7 @@ pub use skysail_slot::Fault;
 
 pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
-    identity::{Problem, Severity, check_config, describe},
+    identity::{Problem, Severity, check_config, describe, origins},
     limits::{BOUNDS, Bound, Limits, LimitsError},
     record::{CallMetrics, CallRecord, CallRecorder, HttpUse, Outcome, RECORDS_BUFFERED_MAX},
     release::{CompiledComponent, Release, ReleaseError},

@@ -6,7 +6,7 @@
 //! checked first.
 
 use skysail_provider::{Code, Error, Limit, LimitHit};
-use wasmtime::{PoolConcurrencyLimitError, Store, Trap, WasmBacktrace, component::ResourceTableError};
+use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
 use crate::{backtrace, imports::LastWords, limits::Limits, store::CallState};
@@ -18,9 +18,6 @@ pub(crate) struct Stopped(pub(crate) LimitHit);
 
 /// The error for the caller.
 pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Limits) -> Error {
-    if source.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
-        return Error::new(Code::Unavailable, format!("no place in the host's pool of guests: {source}"));
-    }
     let place = backtrace::of(source).map(|functions| format!("; in {functions}")).unwrap_or_default();
     if let Some(hit) = limit(source, store, limits) {
         return Error::limit_exceeded(hit, format!("stopped by a limit of the sandbox: {hit}{place}"));

@@ -12,7 +12,11 @@ use wasmtime::component::{Component, InstancePre};
 
 use crate::{
     Limits, Sandbox,
-    bindings::exports::skysail::provider as exports,
+    admission::version_of,
+    bindings::{
+        LEGACY_PACKAGE, PACKAGE,
+        exports::skysail::{legacy, provider as exports},
+    },
     cache::Cache,
     imports,
     limits::{MEMORIES_MAX, TABLES_MAX},
@@ -180,9 +184,9 @@ pub(crate) struct Exports {
     pub(crate) load_balancer_inventory: Option<exports::load_balancer_inventory::GuestIndices>,
     pub(crate) instances: Option<exports::instances::GuestIndices>,
     pub(crate) routes: Option<exports::routes::GuestIndices>,
-    pub(crate) zones: Option<exports::zones::GuestIndices>,
-    pub(crate) clusters: Option<exports::clusters::GuestIndices>,
-    pub(crate) node_legacy: Option<exports::node_legacy::GuestIndices>,
+    pub(crate) zones: Option<legacy::zones::GuestIndices>,
+    pub(crate) clusters: Option<legacy::clusters::GuestIndices>,
+    pub(crate) node_legacy: Option<legacy::node_legacy::GuestIndices>,
     pub(crate) persistent_volume_labels: Option<exports::persistent_volume_labels::GuestIndices>,
 }
 
@@ -297,25 +301,33 @@ fn check_resources(component: &Component, limits: &Limits) -> Result<(), Release
 impl Exports {
     fn of(pre: &InstancePre<CallState>) -> Result<Self, ReleaseError> {
         macro_rules! indices {
-            ($module:ident, $interface:expr) => {
-                if is_exported(pre, $interface) {
-                    let indices = exports::$module::GuestIndices::new(pre);
-                    Some(indices.map_err(|source| ReleaseError::Export { interface: $interface, source })?)
+            ($package:ident::$module:ident, $interface:expr) => {{
+                let (package, interface) = $interface;
+                if is_exported(pre, package, interface) {
+                    let indices = $package::$module::GuestIndices::new(pre);
+                    Some(indices.map_err(|source| ReleaseError::Export { interface, source })?)
                 } else {
                     None
                 }
-            };
+            }};
         }
+        let named = |interface: Interface| (package_of(interface), interface.name());
         Ok(Self {
-            identity: indices!(identity, "identity").ok_or(ReleaseError::NoIdentity)?,
-            load_balancers: indices!(load_balancers, Interface::LoadBalancers.name()),
-            load_balancer_inventory: indices!(load_balancer_inventory, Interface::LoadBalancerInventory.name()),
-            instances: indices!(instances, Interface::Instances.name()),
-            routes: indices!(routes, Interface::Routes.name()),
-            zones: indices!(zones, Interface::Zones.name()),
-            clusters: indices!(clusters, Interface::Clusters.name()),
-            node_legacy: indices!(node_legacy, Interface::NodeLegacy.name()),
-            persistent_volume_labels: indices!(persistent_volume_labels, Interface::PersistentVolumeLabels.name()),
+            identity: indices!(exports::identity, (PACKAGE, "identity")).ok_or(ReleaseError::NoIdentity)?,
+            load_balancers: indices!(exports::load_balancers, named(Interface::LoadBalancers)),
+            load_balancer_inventory: indices!(
+                exports::load_balancer_inventory,
+                named(Interface::LoadBalancerInventory)
+            ),
+            instances: indices!(exports::instances, named(Interface::Instances)),
+            routes: indices!(exports::routes, named(Interface::Routes)),
+            zones: indices!(legacy::zones, named(Interface::Zones)),
+            clusters: indices!(legacy::clusters, named(Interface::Clusters)),
+            node_legacy: indices!(legacy::node_legacy, named(Interface::NodeLegacy)),
+            persistent_volume_labels: indices!(
+                exports::persistent_volume_labels,
+                named(Interface::PersistentVolumeLabels)
+            ),
         })
     }
 
@@ -333,9 +345,15 @@ impl Exports {
     }
 }
 
+/// The package of the contract that defines the interface.
+const fn package_of(interface: Interface) -> &'static str {
+    if interface.is_for_tools() { LEGACY_PACKAGE } else { PACKAGE }
+}
+
 /// Whether the component exports the interface, with any type.
-fn is_exported(pre: &InstancePre<CallState>, interface: &str) -> bool {
-    pre.component().get_export_index(None, format!("skysail:provider/{interface}@0.1.0").as_str()).is_some()
+fn is_exported(pre: &InstancePre<CallState>, package: &str, interface: &str) -> bool {
+    let Some(version) = version_of(package) else { return false };
+    pre.component().get_export_index(None, format!("{package}/{interface}@{version}").as_str()).is_some()
 }
 
 #[cfg(test)]

@@ -3,15 +3,16 @@
 //! Each function of the traits converts its arguments to the contract's types, makes one call, and
 //! validates the result. `call` runs the call; this module has no state.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use skysail_provider::{
     Call, Clusters, Code, Error, Info, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers,
-    NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Provider, Result, Route, Routes,
-    Service, Zone, Zones,
+    NewRoute, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Provider, Result,
+    Route, Routes, Service, Zone, Zones,
 };
+use skysail_slot::fault::Seen;
 use wasmtime::{Store, component::Resource};
 
 use crate::{
@@ -23,8 +24,8 @@ use crate::{
 };
 
 mod instances;
+mod legacy;
 mod load_balancers;
-mod older;
 mod persistent_volumes;
 mod routes;
 
@@ -34,21 +35,27 @@ pub struct SandboxedProvider {
     sandbox: Arc<Sandbox>,
     release: Arc<Release>,
     info: Arc<Info>,
-    compared: bool,
+    /// The results are only compared: what the host saw of the last call.
+    compared: Option<Arc<Mutex<Seen>>>,
 }
 
 impl SandboxedProvider {
     /// Combines a release with its description: `info` is the result of [`crate::describe`].
     #[must_use]
     pub const fn new(sandbox: Arc<Sandbox>, release: Arc<Release>, info: Arc<Info>) -> Self {
-        Self { sandbox, release, info, compared: false }
+        Self { sandbox, release, info, compared: None }
     }
 
     /// The same release for calls whose results are only compared (shadow): these calls cannot
     /// change anything in the cloud, and their outcomes do not count.
     #[must_use]
     pub(crate) fn compared(&self) -> Self {
-        Self { compared: true, ..self.clone() }
+        Self { compared: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// What the host saw of the last call whose result is compared.
+    pub(crate) fn seen(&self) -> Seen {
+        self.compared.as_ref().map(|seen| *seen.lock().unwrap_or_else(PoisonError::into_inner)).unwrap_or_default()
     }
 
     /// The sandbox of the provider.
@@ -77,12 +84,12 @@ impl SandboxedProvider {
             release: &self.release,
             call,
             function,
-            http: match (sends_http(function), self.compared) {
+            http: match (sends_http(function), &self.compared) {
                 (false, _) => HttpAccess::None,
-                (true, true) => HttpAccess::Reads,
-                (true, false) => HttpAccess::All,
+                (true, Some(_)) => HttpAccess::Reads,
+                (true, None) => HttpAccess::All,
             },
-            purpose: if self.compared { Purpose::Comparing } else { Purpose::Serving },
+            purpose: self.compared.as_deref().map_or(Purpose::Serving, Purpose::Comparing),
         };
         Ok(run(request, guest, judge).await?)
     }

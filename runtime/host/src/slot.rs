@@ -2,10 +2,11 @@
 //!
 //! # Structure
 //! `skysail-slot` holds the whole decision: a pure function `step(state, event) -> (state,
-//! effects)`. [`task`] is the one task of a slot: it receives events, calls `step` and runs the
-//! effects. Callers of the provider read [`Routing`] through one pointer, which the task exchanges
-//! as a whole. [`load`] takes a component through the stages of [`Stage`], a trial compares a
-//! release with its predecessor, `shadow` asks both the same questions, `drain` ends old calls.
+//! effects)`, and the one task of a slot, which receives events, calls `step` and runs the effects.
+//! [`executor`] is what the task has this crate do. Callers of the provider read [`Routing`]
+//! through one pointer, which the task exchanges as a whole. [`load`] takes a component through the
+//! stages of [`Stage`], a trial compares a release with its predecessor, `shadow` asks both the
+//! same questions, `drain` ends old calls.
 //!
 //! # Guarantees
 //! - A call ends on the release it began on. A call that has not ended some time after the swap is
@@ -20,14 +21,10 @@
 //!   all objects, the slot may compare its answers with the predecessor's (`shadow`), and let it
 //!   serve a share of the objects ([`CanaryOptions`]).
 //! - All releases that are routed, or kept for a rollback, have the settings in force.
+//! - Where a release asks for it, the calls that change load balancers run one at a time, across
+//!   releases (`turns`).
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
 use skysail_provider::{Code, Error, Info, Interface};
@@ -36,9 +33,9 @@ pub use skysail_slot::{
     ProbationOptions, ProbationStatus, Reason, Refusal, RolloutOptions, ShadowOptions, ShadowStatus, SlotStatus,
     SourceFailure, Stage,
 };
-use skysail_slot::{Component, Done, Drain, Release, Request, Routing, Told, Vitals};
+use skysail_slot::{Component, Done, Drain, INBOX_MAX, Living, Proposer, Release, Request, Routing, Told, Vitals};
 use tokio::{
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
 };
 
@@ -49,31 +46,35 @@ use crate::{
 };
 
 mod drain;
+mod executor;
 mod load;
 mod metrics;
 mod provider;
 mod shadow;
-mod task;
+mod turns;
 
 #[cfg(test)]
 mod tests;
 
+use executor::Hosted;
 pub use metrics::SlotMetrics;
 use shadow::Memory;
-use task::Task;
+use turns::Turns;
 
 type State = skysail_slot::State<Active>;
 type Event = skysail_slot::Event<Active>;
-
-/// Events that wait for the slot's task. The task only reads them and never waits for a release, so
-/// a sender waits for a moment at most.
-const INBOX_MAX: usize = 16;
 
 /// How a slot is made, and what [`Slot::prepare`] replaces.
 #[derive(Clone, Debug)]
 pub struct SlotOptions {
     /// Name, limits, cloud-config and the rest of what the provider has whichever release serves.
     pub sandbox: SandboxOptions,
+    /// The interfaces that are used; another one counts as not exported. Default: all that the
+    /// component exports. The interfaces that only tools call are always used.
+    pub interfaces: Option<BTreeSet<Interface>>,
+    /// Whether the operator claims provider IDs by their prefix: then a component with machines
+    /// need name no scheme.
+    pub claims_prefixes: bool,
     /// Accept a release that lacks an interface of its predecessor. Default: refuse it, because
     /// nobody would take care of the objects that were made through that interface.
     pub allow_interface_loss: bool,
@@ -81,7 +82,7 @@ pub struct SlotOptions {
     /// Default: refuse it, because the provider would no longer recognize its nodes and load
     /// balancers.
     pub allow_identity_change: bool,
-    /// Accept a release that declares an origin which no egress rule allows. Default: refuse it,
+    /// Accept a release that requires an origin which no egress rule allows. Default: refuse it,
     /// because its requests to that origin would fail.
     pub allow_unmet_egress: bool,
     /// How a new release takes over.
@@ -96,12 +97,24 @@ impl SlotOptions {
     pub const fn new(sandbox: SandboxOptions) -> Self {
         Self {
             sandbox,
+            interfaces: None,
+            claims_prefixes: false,
             allow_interface_loss: false,
             allow_identity_change: false,
             allow_unmet_egress: false,
             rollout: RolloutOptions { shadow: None, canary: None, probation: None },
             retry: None,
         }
+    }
+}
+
+impl SlotOptions {
+    /// The interfaces of the release that are used.
+    fn used(&self, release: &crate::Release) -> Vec<Interface> {
+        let is_used = |interface: &Interface| {
+            interface.is_for_tools() || self.interfaces.as_ref().is_none_or(|used| used.contains(interface))
+        };
+        release.interfaces().into_iter().filter(is_used).collect()
     }
 }
 
@@ -126,6 +139,7 @@ pub struct Slot {
     routing: Arc<ArcSwap<Routing<Active>>>,
     status: Arc<watch::Sender<SlotStatus>>,
     memory: Arc<Memory>,
+    turns: Turns,
     inbox: mpsc::Sender<Event>,
     /// The one task of the slot, which ends when the slot is dropped.
     task: JoinSet<()>,
@@ -154,6 +168,10 @@ impl skysail_slot::Settings for Settings {
         self.options.retry.as_deref()
     }
 
+    fn drain(&self) -> &Drain {
+        self.sandbox.drain()
+    }
+
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.sandbox, &other.sandbox)
     }
@@ -163,6 +181,7 @@ impl skysail_slot::Settings for Settings {
 struct Active {
     provider: SandboxedProvider,
     info: Arc<Info>,
+    /// The exported interfaces that the settings use.
     interfaces: Vec<Interface>,
     component: Component,
     /// Needed to load the release again under other settings, as is `component`.
@@ -171,30 +190,23 @@ struct Active {
     living: Arc<Living>,
 }
 
-/// Releases of a slot that are in memory.
-#[derive(Default)]
-struct Living {
-    count: AtomicU64,
-    left: Notify,
-}
-
 impl Active {
     fn new(
         provider: SandboxedProvider,
+        options: &SlotOptions,
         info: Arc<Info>,
-        component: Component,
-        compiled: Compiled,
+        (component, compiled): (Component, Compiled),
         living: Arc<Living>,
     ) -> Arc<Self> {
-        living.count.fetch_add(1, Ordering::SeqCst);
-        let interfaces = provider.release().interfaces();
+        living.send_modify(|count| *count += 1);
+        let interfaces = options.used(provider.release());
         Arc::new(Self { provider, info, interfaces, component, compiled, drain: Drain::default(), living })
     }
 }
 
 impl Release for Active {
     type Settings = Settings;
-    type Proposer = Proposer;
+    type Proposer = Proposer<SandboxError>;
     const CONTRACT: &'static str = CONTRACT_VERSION;
 
     fn component(&self) -> &Component {
@@ -213,6 +225,10 @@ impl Release for Active {
         self.provider.release().vitals()
     }
 
+    fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
     fn is_under(&self, settings: &Settings) -> bool {
         Arc::ptr_eq(self.provider.sandbox(), &settings.sandbox)
     }
@@ -220,14 +236,9 @@ impl Release for Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.living.count.fetch_sub(1, Ordering::SeqCst);
-        self.living.left.notify_one();
+        self.living.send_modify(|count| *count -= 1);
     }
 }
-
-/// The caller that prepares settings. It receives the means to commit them, and a confirmation when
-/// they are in force.
-type Proposer = oneshot::Sender<Result<oneshot::Sender<Done>, SandboxError>>;
 
 /// Settings that a slot can take up: every release that had to be asked was asked. Dropped, they
 /// change nothing.
@@ -263,8 +274,11 @@ impl Slot {
         let state = State::new(Arc::clone(&name), Settings::new(&services, options)?);
         let (inbox, events) = mpsc::channel(INBOX_MAX);
         let (routing, status, memory) = (Arc::default(), Arc::new(watch::Sender::new(state.status())), Arc::default());
-        let mut slot = Self { name, services, routing, status, memory, inbox, task: JoinSet::new() };
-        slot.task.spawn(Task::new(&slot, events).run(state));
+        let turns = Turns::default();
+        let mut slot = Self { name, services, routing, status, memory, turns, inbox, task: JoinSet::new() };
+        let living = Arc::<Living>::default();
+        let hosted = Hosted::new(&slot, &living);
+        slot.task.spawn(skysail_slot::run(hosted, events, living.subscribe(), state));
         Ok(slot)
     }
 
@@ -397,7 +411,10 @@ impl Slot {
         if release.interfaces.contains(&interface) {
             return Ok(Arc::clone(release));
         }
-        let message = format!("the release of provider {} that serves does not export {interface}", self.name);
+        let message = format!(
+            "the release of provider {} that serves does not export {interface}, or the provider's spec.interfaces leaves it out",
+            self.name
+        );
         Err(Error::new(Code::NotServing, message))
     }
 

@@ -93,6 +93,14 @@ mod tests {
     use super::{CALL, ENTRY, Toll};
 
     #[test]
+    fn each_byte_that_is_searched_for_credentials_costs_fuel() {
+        let mut toll = Toll::default();
+        toll.call();
+        toll.owed().redacted(1_000);
+        assert_eq!(toll.take(), Some(CALL + 30_000));
+    }
+
+    #[test]
     fn only_imports_are_charged_and_only_once() {
         let mut toll = Toll::default();
         toll.owed().add(7);

@@ -17,14 +17,15 @@ use async_trait::async_trait;
 
 use crate::{
     Call, Code, Detail, Error, EventKind, Info, Ingress, Instance, Instances, LoadBalancerInventory,
-    LoadBalancerStatus, LoadBalancers, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Protocol,
-    Provider, ProviderEvent, Result, Route, Routes, Service,
+    LoadBalancerStatus, LoadBalancers, NODES_PER_PAGE, NewRoute, NodeSet, OwnedLoadBalancer, PersistentVolume,
+    PersistentVolumeLabels, Protocol, Provider, ProviderEvent, Result, Route, Routes, Service, Target,
 };
 
 /// The future that a hook returns.
 pub type HookFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Hook = Arc<dyn Fn(&str) -> HookFuture + Send + Sync>;
 type Answer = Arc<dyn Fn(&Service) -> LoadBalancerStatus + Send + Sync>;
+type NameTarget = Arc<dyn Fn(&NewRoute) -> Target + Send + Sync>;
 
 /// A load balancer of the fake cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,7 @@ struct State {
     volumes: BTreeMap<String, BTreeMap<String, String>>,
     hook: Option<Hook>,
     answer: Option<Answer>,
+    target: Option<NameTarget>,
     /// The text of the warning Event that each `describe` emits.
     warning: Option<String>,
     /// A node, and the error of every `describe` that includes it.
@@ -67,8 +69,8 @@ struct State {
 
 impl State {
     /// The failure of one route of a call.
-    fn one(&self, operation: &str, route: &Route) -> Result<()> {
-        let failure = self.broken.get(&format!("{operation} {}", route.destination_cidr));
+    fn one(&self, operation: &str, cidr: &str) -> Result<()> {
+        let failure = self.broken.get(&format!("{operation} {cidr}"));
         failure.map_or(Ok(()), |error| Err(error.clone()))
     }
 }
@@ -133,7 +135,8 @@ impl FakeProvider {
             description: "in memory".to_owned(),
             provider_id_schemes: vec![self.name.clone()],
             has_cluster_id: true,
-            egress: Vec::new(),
+            serial_load_balancers: false,
+            page_nodes: NODES_PER_PAGE,
         }));
     }
 
@@ -144,9 +147,14 @@ impl FakeProvider {
 
     /// Sets the provider-ID schemes of `info`.
     pub fn describe_schemes(&self, schemes: &[&str]) {
+        let schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
+        self.describe_as(|info| info.provider_id_schemes = schemes);
+    }
+
+    /// Changes `info`, as another release does.
+    pub fn describe_as(&self, change: impl FnOnce(&mut Info)) {
         if let Some(info) = &mut self.lock().info {
-            let provider_id_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
-            *info = Arc::new(Info { provider_id_schemes, ..Info::clone(info) });
+            change(Arc::make_mut(info));
         }
     }
 
@@ -158,6 +166,11 @@ impl FakeProvider {
     /// Sets the status that `ensure` returns, instead of one address out of 203.0.113.0/24.
     pub fn answer_ensure(&self, answer: impl Fn(&Service) -> LoadBalancerStatus + Send + Sync + 'static) {
         self.lock().answer = Some(Arc::new(answer));
+    }
+
+    /// Sets the target of the routes that are created from now on, instead of the node's name.
+    pub fn target_routes_by(&self, target: impl Fn(&NewRoute) -> Target + Send + Sync + 'static) {
+        self.lock().target = Some(Arc::new(target));
     }
 
     /// The next call of this operation (`ensure`, `describe`, …) fails; several wait in order.
@@ -308,12 +321,18 @@ fn names_line(nodes: &NodeSet) -> String {
 }
 
 /// Targets and destinations while they fit on a line, else their number.
-fn routes_line<'a>(routes: impl ExactSizeIterator<Item = &'a Route>) -> String {
+fn routes_line<'a>(routes: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> String {
     if routes.len() > 8 {
         return format!("({} routes)", routes.len());
     }
-    let route = |r: &Route| format!("{}={}", r.target_node.as_deref().unwrap_or("-"), r.destination_cidr);
-    routes.map(route).collect::<Vec<_>>().join(",")
+    routes.map(|(target, cidr)| format!("{target}={cidr}")).collect::<Vec<_>>().join(",")
+}
+
+fn target_text(target: &Target) -> &str {
+    match target {
+        Target::Node(text) | Target::ProviderId(text) | Target::Address(text) => text,
+        Target::None => "-",
+    }
 }
 
 fn ports_line(service: &Service) -> String {
@@ -394,11 +413,15 @@ impl LoadBalancerInventory for FakeProvider {
         Ok(state.load_balancers.keys().map(owned).chain(state.left_behind.iter().cloned()).collect())
     }
 
-    async fn delete(&self, call: &Call, _cluster: &str, name: &str) -> Result<()> {
-        self.enter(call, "delete-owned", format!("delete-owned {name}")).await?;
+    async fn delete(&self, call: &Call, _cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
+        let whose = share.service.as_ref().map(|(namespace, name, _)| format!(" of {namespace}/{name}"));
+        let line = format!("delete-owned {}{}", share.name, whose.unwrap_or_default());
+        self.enter(call, "delete-owned", line).await?;
         let mut state = self.lock();
-        state.load_balancers.remove(name);
-        state.left_behind.retain(|one| one.name != name);
+        if share.service.is_none() {
+            state.load_balancers.remove(&share.name);
+        }
+        state.left_behind.retain(|one| one != share);
         Ok(())
     }
 }
@@ -435,19 +458,27 @@ impl Routes for FakeProvider {
     }
 
     /// One route alone fails where a failure is set for the operation `create-route <cidr>`.
-    async fn create(&self, call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
-        let wanted = routes.iter().map(|(_, route)| route);
+    async fn create(&self, call: &Call, _cluster: &str, routes: &[NewRoute]) -> Result<Vec<Result<()>>> {
+        let wanted = routes.iter().map(|route| (route.node.as_str(), route.destination_cidr.as_str()));
         self.enter(call, "create-routes", format!("create-routes {}", routes_line(wanted))).await?;
         let mut state = self.lock();
-        let same = |a: &Route, b: &Route| a.target_node == b.target_node && a.destination_cidr == b.destination_cidr;
+        let name_target = state.target.clone();
         Ok(routes
             .iter()
-            .map(|(hint, route)| {
-                state.one("create-route", route)?;
-                if state.routes.iter().any(|present| same(present, route)) {
-                    return Err(Error::new(Code::Invalid, "the route exists"));
+            .map(|new| {
+                let NewRoute { name_hint, node, addresses, destination_cidr, .. } = new;
+                state.one("create-route", destination_cidr)?;
+                let target = name_target.as_ref().map_or_else(|| Target::Node(node.clone()), |target| target(new));
+                let same = |present: &&Route| present.target == target && present.destination_cidr == *destination_cidr;
+                if state.routes.iter().any(|present| same(&present)) {
+                    // Only with a list that tells the target, the caller knows that the route
+                    // exists.
+                    let known = Err(Error::new(Code::Invalid, "the route exists"));
+                    return if target == Target::None { Ok(()) } else { known };
                 }
-                state.routes.push(Route { name: format!("{hint}-{}", route.destination_cidr), ..route.clone() });
+                let name = format!("{name_hint}-{destination_cidr}");
+                let (target_addresses, destination_cidr) = (addresses.clone(), destination_cidr.clone());
+                state.routes.push(Route { name, target, target_addresses, destination_cidr, ..Route::default() });
                 Ok(())
             })
             .collect())
@@ -455,12 +486,13 @@ impl Routes for FakeProvider {
 
     /// One route alone fails where a failure is set for the operation `delete-route <cidr>`.
     async fn delete(&self, call: &Call, _cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
-        self.enter(call, "delete-routes", format!("delete-routes {}", routes_line(routes.iter()))).await?;
+        let stale = routes.iter().map(|route| (target_text(&route.target), route.destination_cidr.as_str()));
+        self.enter(call, "delete-routes", format!("delete-routes {}", routes_line(stale))).await?;
         let mut state = self.lock();
         Ok(routes
             .iter()
             .map(|route| {
-                state.one("delete-route", route)?;
+                state.one("delete-route", &route.destination_cidr)?;
                 state.routes.retain(|present| present.name != route.name);
                 Ok(())
             })

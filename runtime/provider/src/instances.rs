@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::{Call, NodeAddress, NodeSet, Result};
 
-/// Most nodes in one call of [`Instances::describe`]. Part of the contract.
+/// Most nodes in one call of [`Instances::describe`]; a provider may ask for fewer
+/// ([`crate::Info::page_nodes`]). Part of the contract.
 pub const NODES_PER_PAGE: usize = 500;
 
 /// How much of an [`Instance`] is needed.
@@ -23,7 +24,7 @@ pub enum Detail {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// `<scheme>://<rest>`.
+    /// `<scheme>://<rest>`, or a text with a prefix that the operator claims.
     pub provider_id: String,
     /// The cloud has no machine IDs: the node is initialised without a provider ID. If false, an
     /// empty [`Self::provider_id`] is an error.
@@ -53,6 +54,7 @@ pub trait Instances: Send + Sync {
     /// [`crate::Code::Internal`].
     ///
     /// # Errors
-    /// An outer error means that nothing is known about any node.
+    /// An outer error means that nothing is known about any node; an outer
+    /// [`crate::Code::Unsupported`], that the provider's settings switch this interface off.
     async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>>;
 }

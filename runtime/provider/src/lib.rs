@@ -13,32 +13,34 @@ mod error;
 pub mod fake;
 mod fence;
 mod instances;
+mod legacy;
 mod load_balancers;
 mod metadata;
 mod node;
-mod older;
 mod persistent_volumes;
 mod provider;
 mod provider_id;
 mod routes;
 mod service;
 mod string_map;
+mod system_uuid;
 pub mod text;
 
 pub use call::{Call, EventKind, EventSink, ObjectReference, ProviderEvent};
 pub use error::{Code, Error, Limit, LimitHit, Result};
 pub use fence::{Fence, FenceClosed};
 pub use instances::{Detail, Instance, Instances, NODES_PER_PAGE};
+pub use legacy::{Clusters, NodeLegacy, Zone, Zones};
 pub use load_balancers::{LoadBalancerInventory, LoadBalancers, OwnedLoadBalancer};
 pub use metadata::METADATA_SERVICES;
 pub use node::{AddressKind, Node, NodeAddress, NodeSet};
-pub use older::{Clusters, NodeLegacy, Zone, Zones};
 pub use persistent_volumes::{PersistentVolume, PersistentVolumeLabels};
 pub use provider::{Info, Interface, Provider};
 pub use provider_id::{ParseProviderIdError, ProviderId};
-pub use routes::{Route, Routes};
+pub use routes::{NewRoute, Route, Routes, Target};
 pub use service::{
     Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, PortStatus, Protocol, Service, ServicePort,
     SessionAffinity, TrafficPolicy,
 };
 pub use string_map::StringMap;
+pub use system_uuid::SystemUuid;

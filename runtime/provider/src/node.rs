@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::StringMap;
+use crate::{StringMap, SystemUuid};
 
 /// As `NodeAddressType`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,6 +57,8 @@ pub struct Node {
     pub pod_cidrs: Vec<String>,
     /// Whether the condition `Ready` is true.
     pub ready: bool,
+    /// `status.nodeInfo.systemUUID`; none if it is empty.
+    pub system_uuid: Option<SystemUuid>,
 }
 
 /// An immutable set of nodes, sorted by name. Clones share the nodes.

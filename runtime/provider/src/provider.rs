@@ -22,8 +22,12 @@ pub struct Info {
     pub provider_id_schemes: Vec<String>,
     /// As upstream's `HasClusterID()`.
     pub has_cluster_id: bool,
-    /// Origins that the component requires, such as `https://api.example.com`.
-    pub egress: Vec<String>,
+    /// At most one call of [`LoadBalancers::ensure`], [`LoadBalancers::update`],
+    /// [`LoadBalancers::ensure_deleted`] and [`LoadBalancerInventory::delete`] may run at a time,
+    /// across all Services.
+    pub serial_load_balancers: bool,
+    /// Most nodes in one call of [`Instances::describe`], 1 to [`crate::NODES_PER_PAGE`].
+    pub page_nodes: usize,
 }
 
 /// The interfaces that a provider may have besides its identity.
@@ -59,6 +63,19 @@ impl Interface {
         Self::NodeLegacy,
         Self::PersistentVolumeLabels,
     ];
+
+    /// Whether only tools call the interface: no controller does.
+    #[must_use]
+    pub const fn is_for_tools(self) -> bool {
+        match self {
+            Self::Zones | Self::Clusters | Self::NodeLegacy => true,
+            Self::LoadBalancers
+            | Self::LoadBalancerInventory
+            | Self::Instances
+            | Self::Routes
+            | Self::PersistentVolumeLabels => false,
+        }
+    }
 
     /// The interface's name in the contract.
     #[must_use]
@@ -128,5 +145,22 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// Topology labels of volumes.
     fn persistent_volume_labels(&self) -> Option<&dyn PersistentVolumeLabels> {
         None
+    }
+}
+
+impl dyn Provider + '_ {
+    /// Whether the provider has this interface.
+    #[must_use]
+    pub fn has(&self, interface: Interface) -> bool {
+        match interface {
+            Interface::LoadBalancers => self.load_balancers().is_some(),
+            Interface::LoadBalancerInventory => self.load_balancer_inventory().is_some(),
+            Interface::Instances => self.instances().is_some(),
+            Interface::Routes => self.routes().is_some(),
+            Interface::Zones => self.zones().is_some(),
+            Interface::Clusters => self.clusters().is_some(),
+            Interface::NodeLegacy => self.node_legacy().is_some(),
+            Interface::PersistentVolumeLabels => self.persistent_volume_labels().is_some(),
+        }
     }
 }

@@ -14,6 +14,7 @@ use http::{
 };
 use kube::Client;
 use serde_json::{Value, json};
+use skysail_provider::text::with_causes;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -72,7 +73,7 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
     let user = match guard.authenticator.authenticate(&peer, request.headers()).await {
         Ok(user) => user,
         Err(refused) => {
-            let reasons: Vec<_> = refused.iter().map(crate::chain).collect();
+            let reasons: Vec<_> = refused.iter().map(|error| with_causes(error)).collect();
             tracing::info!("a request is refused: {}", reasons.join("; "));
             return status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", json!({}));
         }

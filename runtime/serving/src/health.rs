@@ -14,8 +14,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// A check; its error is written to the log and never sent to the client.
-type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// A check. Its note is sent to the client; its error is written to the log and never sent.
+type Check = Arc<dyn Fn() -> Result<Option<String>, String> + Send + Sync>;
 
 /// One named check.
 #[derive(Clone)]
@@ -33,6 +33,15 @@ impl fmt::Debug for HealthCheck {
 impl HealthCheck {
     /// A check with this name. The check must not block or send requests.
     pub fn new(name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self::with_note(name, move || check().map(|()| None))
+    }
+
+    /// A check whose success may have a note, which `?verbose` shows to every client: one or two
+    /// words of ours, and no text of a guest or a cloud. As [`Self::new`], it must not block.
+    pub fn with_note(
+        name: impl Into<String>,
+        check: impl Fn() -> Result<Option<String>, String> + Send + Sync + 'static,
+    ) -> Self {
         Self { name: name.into(), check: Arc::new(check) }
     }
 
@@ -90,7 +99,8 @@ impl HealthChecks {
             let outcome = check();
             metrics.observe(&name, endpoint, outcome.is_ok());
             match outcome {
-                Ok(()) => line(format_args!("[+]{name} ok\n")),
+                Ok(None) => line(format_args!("[+]{name} ok\n")),
+                Ok(Some(note)) => line(format_args!("[+]{name} ok: {note}\n")),
                 Err(reason) => {
                     line(format_args!("[-]{name} failed: reason withheld\n"));
                     failed.push(format!("{name}: {reason}"));

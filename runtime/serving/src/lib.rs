@@ -33,15 +33,3 @@ pub use error::ServingError;
 pub use guard::{Guard, Reviewers};
 pub use health::{HealthCheck, HealthChecks, HealthMetrics};
 pub use server::SecureServer;
-
-/// An error with its causes, on one line.
-fn chain(error: impl std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}

@@ -88,13 +88,7 @@ pub(crate) enum Command {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct QuietLogArgs {
     /// Log level, or levels by module: `info`, `warn,skysail_host=debug`.
-    // The command itself reports a failed request; the log lines of the libraries would repeat it.
-    #[arg(
-        long,
-        default_value = "error,kube_client=off,rustls_platform_verifier=off",
-        value_name = "FILTER",
-        env = "SKYSAIL_LOG"
-    )]
+    #[arg(long, default_value = "error", value_name = "FILTER", env = "SKYSAIL_LOG")]
     pub(crate) log: String,
 }
 

@@ -7,9 +7,8 @@
 
 mod policy;
 mod service_account;
-mod throttle;
 
-use std::{fmt::Debug, path::Path};
+use std::{error::Error as _, fmt::Debug, path::Path};
 
 use anyhow::{Context as _, anyhow};
 use http::{HeaderValue, Uri, header::USER_AGENT};
@@ -20,13 +19,16 @@ use kube::{
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 use serde::de::DeserializeOwned;
-use skysail_controllers::Clients;
+use skysail_controllers::{Clients, Rate, ThrottleLayer};
+use skysail_host::read_file;
 use skysail_serving::metrics::RestClientMetrics;
 use tower::util::option_layer;
 
 use crate::args::GenericArgs;
 use service_account::ServiceAccountLayer;
-use throttle::{Rate, ThrottleLayer};
+
+/// The largest kubeconfig, in bytes: one cluster is a few KiB.
+const KUBECONFIG_BYTES_MAX: u64 = 4 << 20;
 
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
@@ -79,48 +81,55 @@ impl Cluster {
     /// A client with the identity of the process; `name` is part of its user agent.
     ///
     /// # Errors
-    /// The configuration is invalid.
-    pub(crate) fn client(&self, name: &str) -> anyhow::Result<Client> {
-        self.build(self.config.clone(), name, None)
+    /// The configuration is invalid, or its exec plugin fails.
+    pub(crate) async fn client(&self, name: &str) -> anyhow::Result<Client> {
+        self.build(self.config.clone(), name, None).await
     }
 
     /// The clients of the controllers.
     ///
     /// # Errors
     /// As [`Self::client`].
-    pub(crate) fn clients(&self) -> anyhow::Result<Clients> {
+    pub(crate) async fn clients(&self) -> anyhow::Result<Clients> {
         Ok(Clients {
-            shared_informers: self.client("shared-informers")?,
-            service_controller: self.of_controller("service-controller")?,
-            node_controller: self.of_controller("node-controller")?,
-            route_controller: self.of_controller("route-controller")?,
-            service_events: self.of_controller("service-controller")?,
-            node_events: self.of_controller("node-controller")?,
+            shared_informers: self.client("shared-informers").await?,
+            service_controller: self.of_controller("service-controller").await?,
+            node_controller: self.of_controller("node-controller").await?,
+            route_controller: self.of_controller("route-controller").await?,
+            service_events: self.of_controller("service-controller").await?,
+            node_events: self.of_controller("node-controller").await?,
         })
     }
 
-    fn of_controller(&self, name: &'static str) -> anyhow::Result<Client> {
+    async fn of_controller(&self, name: &'static str) -> anyhow::Result<Client> {
         if !self.service_accounts {
-            return self.client(name);
+            return self.client(name).await;
         }
         // The client must not use the identity of the process: its token decides its permissions.
         let mut anonymous = self.config.clone();
         anonymous.auth_info = AuthInfo::default();
-        let tokens = self.client(&format!("{name}-tokens"))?;
-        self.build(anonymous, name, Some(ServiceAccountLayer::new(tokens, name)))
+        let tokens = self.client(&format!("{name}-tokens")).await?;
+        self.build(anonymous, name, Some(ServiceAccountLayer::new(tokens, name))).await
     }
 
-    fn build(&self, mut config: Config, name: &str, account: Option<ServiceAccountLayer>) -> anyhow::Result<Client> {
+    async fn build(
+        &self,
+        mut config: Config,
+        name: &str,
+        account: Option<ServiceAccountLayer>,
+    ) -> anyhow::Result<Client> {
         let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
         let agent = HeaderValue::try_from(format!("skysail/{version} ({os}/{arch}) {name}"));
         config.headers.push((USER_AGENT, agent.context("the name of a client is not a valid header")?));
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        let transport = policy::transport(&config).context("cannot make a client of the cluster")?;
-        let builder = ClientBuilder::new(transport, config.default_namespace);
+        let namespace = config.default_namespace.clone();
+        let transport = policy::transport(config).await.context("cannot make a client of the cluster")?;
+        let builder = ClientBuilder::new(transport, namespace);
         let throttle = option_layer(self.rate.map(ThrottleLayer::new));
         let counted = option_layer(self.metrics.as_ref().map(|metrics| metrics.layer(host)));
-        // The transport sets the deadline of a request, so that the wait for the rate limit or for
-        // a token does not count.
+        // The transport sets the deadline of a request. The waits before it do not count and have
+        // bounds of their own: a token takes at most three requests, each with its deadline, and
+        // the rate limit delays a request only by those before it, at most one for each worker.
         Ok(builder.with_layer(&counted).with_layer(&throttle).with_layer(&option_layer(account)).build())
     }
 }
@@ -149,9 +158,14 @@ where
 async fn usual(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     match kubeconfig {
         Some(path) => from_file("--kubeconfig", path).await,
-        None => Config::infer().await.context(
-            "no cluster is configured; give --kubeconfig, set KUBECONFIG, or run in a pod with a service account",
-        ),
+        None => Config::infer().await.map_err(|error| {
+            // The whole error begins with the pod that this process is not in, and names the
+            // kubeconfig three times.
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            anyhow!(
+                "no cluster is configured: {why}; give --kubeconfig or set KUBECONFIG to a kubeconfig that exists, or run in a pod with a service account"
+            )
+        }),
     }
 }
 
@@ -161,8 +175,9 @@ async fn usual(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
 /// The kubeconfig cannot be read or is invalid.
 pub(crate) async fn from_file(flag: &str, path: &Path) -> anyhow::Result<Config> {
     let what = || format!("{flag} {}", path.display());
-    // The error of kube would repeat the reason and give no remedy.
-    std::fs::File::open(path)
+    // The error of kube would repeat the reason and give no remedy. And kube would wait for the
+    // writer of a pipe, or read a device without end.
+    read_file(path, KUBECONFIG_BYTES_MAX)
         .with_context(|| format!("{flag}: cannot read {}; name a kubeconfig that exists", path.display()))?;
     let kubeconfig = Kubeconfig::read_from(path).with_context(what)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(what)
@@ -174,4 +189,20 @@ fn absolute(master: &Uri) -> anyhow::Result<Uri> {
         return Ok(master.clone());
     }
     Err(anyhow!("--master {master} has no scheme or no host; write the whole URL, such as https://192.0.2.1:6443"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::from_file;
+
+    #[tokio::test]
+    async fn a_pipe_in_place_of_a_kubeconfig_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = format!("{:#}", from_file("--kubeconfig", &pipe).await.unwrap_err());
+        assert!(error.starts_with("--kubeconfig: cannot read ") && error.contains("not a regular file"), "{error}");
+    }
 }

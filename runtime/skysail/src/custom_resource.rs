@@ -77,15 +77,6 @@ pub(crate) fn yaml() -> anyhow::Result<String> {
 /// The columns of `kubectl get providers`.
 fn columns() -> Value {
     let column = |name: &str, path: &str, what: &str| json!({"name": name, "type": "string", "jsonPath": path, "description": what});
-    let mut reason = column(
-        "Reason",
-        r#".status.conditions[?(@.type=="Degraded")].reason"#,
-        "Reason of the condition Degraded in one word; AsWanted if the provider is not degraded.",
-    );
-    // Only with -o wide.
-    if let Value::Object(reason) = &mut reason {
-        reason.insert("priority".to_owned(), json!(1));
-    }
     json!([
         column("Ready", r#".status.conditions[?(@.type=="Ready")].status"#, "Whether a release serves."),
         column(
@@ -93,10 +84,14 @@ fn columns() -> Value {
             r#".status.conditions[?(@.type=="Degraded")].status"#,
             "Whether the provider differs from what its settings ask for."
         ),
+        column(
+            "Reason",
+            r#".status.conditions[?(@.type=="Degraded")].reason"#,
+            "Reason of the condition Degraded in one word; AsWanted if the provider is not degraded."
+        ),
         column("Version", ".status.active.version", "Version of the serving release."),
         column("Digest", ".status.active.digest", "Digest of the serving release."),
         column("Candidate", ".status.candidate.digest", "Digest of the release that is being rolled out."),
-        reason,
         json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}),
     ])
 }

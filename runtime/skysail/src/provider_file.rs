@@ -32,6 +32,7 @@ use skysail_host::{
     egress::{EgressPolicy, EgressSpec},
     slot::RolloutOptions,
 };
+use skysail_provider::Interface;
 
 use crate::output;
 
@@ -43,7 +44,9 @@ pub(crate) use self::{
 };
 pub(crate) use self::{
     rollout::{ON_DIFFERENCE, PERCENT_MAX as CANARY_PERCENT_MAX, TIME_MAX as PROBATION_TIME_MAX},
-    schema::{API_VERSION, CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, KIND, SCHEME_BYTES_MAX},
+    schema::{
+        API_VERSION, CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, KIND, PREFIX_BYTES_MAX, SCHEME_BYTES_MAX,
+    },
     source::KEY_BYTES_MAX as SIGNATURE_KEY_BYTES_MAX,
 };
 
@@ -67,6 +70,10 @@ pub(crate) struct ProviderSpec {
     pub(crate) node_selector: Option<BTreeMap<String, String>>,
     /// Schemes of provider IDs that the provider claims; if empty, those of its component.
     pub(crate) provider_id_schemes: BTreeSet<String>,
+    /// Prefixes of provider IDs that the provider claims.
+    pub(crate) provider_id_prefixes: BTreeSet<String>,
+    /// Interfaces of the component that are used; if empty, all that it exports.
+    pub(crate) interfaces: BTreeSet<Interface>,
     /// Addresses that its load balancers and nodes may have.
     pub(crate) addresses: ProviderAddresses,
     /// Where the component comes from.
@@ -101,6 +108,7 @@ pub(crate) struct ProviderSpec {
 pub(crate) struct Yields {
     default: bool,
     schemes: BTreeSet<String>,
+    prefixes: BTreeSet<String>,
 }
 
 /// The part of a provider's spec that the controllers use; the slot uses the rest.
@@ -111,6 +119,8 @@ pub(crate) struct Claims {
     load_balancer_classes: BTreeSet<String>,
     node_selector: Option<BTreeMap<String, String>>,
     provider_id_schemes: Option<BTreeSet<String>>,
+    provider_id_prefixes: BTreeSet<String>,
+    interfaces: BTreeSet<Interface>,
     addresses: ProviderAddresses,
 }
 
@@ -126,6 +136,8 @@ impl ProviderSpec {
             load_balancer_classes: BTreeSet::new(),
             node_selector: None,
             provider_id_schemes: BTreeSet::new(),
+            provider_id_prefixes: BTreeSet::new(),
+            interfaces: BTreeSet::new(),
             addresses: ProviderAddresses::default(),
             source: ComponentSource::None,
             config: String::new(),
@@ -166,6 +178,15 @@ impl ProviderSpec {
                 ));
             }
         }
+        for prefix in &self.provider_id_prefixes {
+            if let Some(owner) = others.iter().find(|other| other.provider_id_prefixes.contains(prefix)) {
+                self.yields.prefixes.insert(prefix.clone());
+                given_up.push(format!(
+                    "spec.providerIdPrefixes: provider {:?} has {prefix:?} already; a node has one owner, so give the prefix to one provider",
+                    owner.name
+                ));
+            }
+        }
         (!given_up.is_empty()).then(|| given_up.join("; "))
     }
 
@@ -181,6 +202,11 @@ impl ProviderSpec {
         (!self.provider_id_schemes.is_empty()).then(pinned)
     }
 
+    /// The prefixes in the spec without suspended ones.
+    pub(crate) fn prefixes(&self) -> BTreeSet<String> {
+        self.provider_id_prefixes.difference(&self.yields.prefixes).cloned().collect()
+    }
+
     /// The claims, for the controllers.
     pub(crate) fn claims(&self) -> Claims {
         Claims {
@@ -189,6 +215,8 @@ impl ProviderSpec {
             load_balancer_classes: self.load_balancer_classes.clone(),
             node_selector: self.node_selector.clone(),
             provider_id_schemes: self.pinned_schemes(),
+            provider_id_prefixes: self.prefixes(),
+            interfaces: self.interfaces.clone(),
             addresses: self.addresses.clone(),
         }
     }
@@ -294,7 +322,7 @@ pub(crate) fn read_config(path: &Path) -> Result<String, String> {
 fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Finding> {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let mut default: Option<(&str, usize)> = None;
-    let mut schemes: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
+    let mut claims: BTreeMap<(&str, &str), (&str, usize)> = BTreeMap::new();
     let line = |number: usize, place: &str| outline.line(number, place);
     let shown =
         |number: usize, place: &str| line(number, place).map_or_else(String::new, |line| format!(" of line {line}"));
@@ -315,19 +343,25 @@ fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Findi
             let place = format!("provider {name:?}: spec.default");
             return Err(Finding { line: line(number, "spec.default"), place, reason });
         }
-        for (index, scheme) in document.spec.provider_id_schemes.iter().enumerate() {
-            let Some((other, first)) = schemes.insert(scheme, (name, number)) else { continue };
-            let path = format!("spec.providerIdSchemes[{index}]");
-            let place = format!("provider {name:?}: {path}");
-            let reason = if first == number {
-                format!("{scheme:?} is written twice; keep one of them")
-            } else {
-                let first = shown(first, "spec.providerIdSchemes");
-                format!(
-                    "provider {other:?} has {scheme:?} already{first}; a node has one owner, so give the scheme to one provider"
-                )
-            };
-            return Err(Finding { line: line(number, &path), place, reason });
+        let schema::Spec { provider_id_schemes, provider_id_prefixes, .. } = &document.spec;
+        for (field, what, claimed) in [
+            ("spec.providerIdSchemes", "scheme", provider_id_schemes),
+            ("spec.providerIdPrefixes", "prefix", provider_id_prefixes),
+        ] {
+            for (index, claim) in claimed.iter().enumerate() {
+                let Some((other, first)) = claims.insert((what, claim), (name, number)) else { continue };
+                let path = format!("{field}[{index}]");
+                let place = format!("provider {name:?}: {path}");
+                let reason = if first == number {
+                    format!("{claim:?} is written twice; keep one of them")
+                } else {
+                    let first = shown(first, field);
+                    format!(
+                        "provider {other:?} has {claim:?} already{first}; a node has one owner, so give the {what} to one provider"
+                    )
+                };
+                return Err(Finding { line: line(number, &path), place, reason });
+            }
         }
     }
     Ok(())

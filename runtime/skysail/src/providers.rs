@@ -77,6 +77,8 @@ pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
         egress,
         credentials,
         limits,
+        provider_id_prefixes,
+        interfaces,
         allow_interface_loss,
         allow_identity_change,
         allow_unmet_egress,
@@ -93,6 +95,8 @@ pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
             config: config.clone(),
             http: Some(Arc::new(http)),
         },
+        interfaces: Some(interfaces.clone()).filter(|interfaces| !interfaces.is_empty()),
+        claims_prefixes: !provider_id_prefixes.is_empty(),
         allow_interface_loss: *allow_interface_loss,
         allow_identity_change: *allow_identity_change,
         allow_unmet_egress: *allow_unmet_egress,
@@ -111,6 +115,8 @@ pub(crate) struct Served {
     pub(crate) rotations: watch::Sender<u64>,
     /// Why the provider cannot serve some of its objects, as the controllers report.
     pub(crate) findings: Findings,
+    /// Schemes that the component described in the process before this one.
+    pub(crate) remembered_schemes: Vec<String>,
     feeder: Feeder,
     _tasks: JoinSet<()>,
 }
@@ -137,6 +143,7 @@ impl Served {
             generation,
             rotations: watch::Sender::new(0),
             findings: Findings::default(),
+            remembered_schemes: Vec::new(),
             feeder,
             _tasks: tasks,
         }

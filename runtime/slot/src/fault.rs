@@ -6,9 +6,10 @@
 //! # Rule
 //! - Only a fault of the release counts in probation and for a canary, and only it quarantines a
 //!   digest.
-//! - A call in which the cloud failed a request (no answer, 408, 429, 5xx) is the cloud's fault,
-//!   and a call in which a request was denied (by the operator's rules or credentials, or with 401
-//!   or 403) is the operator's fault, whatever the guest returns.
+//! - A call in which the cloud failed a request (no answer, 408, 429, 5xx), or the issuer of its
+//!   credential did, is the cloud's fault, and a call in which a request was denied (by the
+//!   operator's rules or credentials, by the issuer of a credential, or with 401 or 403) is the
+//!   operator's fault, whatever the guest returns.
 //! - A missed deadline is the release's fault only where the guest used CPU time for at least half
 //!   of the deadline. A guest that waited for the cloud, or that the machine gave no CPU time, is
 //!   not to blame.
@@ -44,10 +45,11 @@ impl Fault {
 /// watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// The cloud did not answer a request, or answered it with 408, 429 or 5xx.
+    /// The cloud, or the issuer of a credential, did not answer a request, or answered it with 408,
+    /// 429 or 5xx.
     pub cloud_failed: bool,
-    /// The operator's rules or credentials did not allow a request, or the cloud answered it with
-    /// 401 or 403.
+    /// The operator's rules or credentials did not allow a request, the issuer of a credential
+    /// refused the login, or the cloud answered a request with 401 or 403.
     pub denied: bool,
     /// For at least half of the call a request was under way.
     pub waited_for_cloud: bool,
@@ -79,15 +81,13 @@ pub const fn of_call(code: Code, limit: Option<Limit>, seen: Seen) -> Option<Fau
     })
 }
 
-/// Of a call that the host did not watch.
-pub const UNWATCHED: Seen = Seen { cloud_failed: false, denied: false, waited_for_cloud: false, computed: false };
-
 #[cfg(test)]
 mod tests {
     use skysail_provider::{Code, Limit};
 
-    use super::{Fault, Seen, UNWATCHED, of_call};
+    use super::{Fault, Seen, of_call};
 
+    const UNWATCHED: Seen = Seen { cloud_failed: false, denied: false, waited_for_cloud: false, computed: false };
     const COMPUTED: Seen = Seen { computed: true, ..UNWATCHED };
 
     #[test]

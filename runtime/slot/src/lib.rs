@@ -1,12 +1,11 @@
 //! Decides which release of a provider serves, and knows nothing of WebAssembly.
 //!
 //! [`State::step`] is the whole decision: a pure function from a state and an [`Event`] to a state
-//! and [`Effect`]s. A task outside of this crate receives the events and runs the effects. There
-//! are two: the task of a slot in `skysail-host` loads components into sandboxes, and the task of
-//! the simulation loads a model. [`Release`] and [`Settings`] are all that this crate knows of
-//! either.
+//! and [`Effect`]s. The task of a slot ([`run`]) receives the events and runs the effects. There
+//! are two [`Executor`]s: `skysail-host` loads components into sandboxes, and the simulation loads
+//! a model. [`Release`] and [`Settings`] are all that this crate knows of what is loaded.
 //!
-//! The rest of the crate is what such a task needs and what no WebAssembly runtime has a part in:
+//! The rest of the crate is what the task needs and what no WebAssembly runtime has a part in:
 //! [`Routing`] says which release has a call, [`fault`] whose fault a failed call is, [`Vitals`]
 //! counts calls, [`Trial`] judges a release by these counts, [`Drain`] ends the calls of a release.
 
@@ -14,13 +13,14 @@ mod component;
 mod drain;
 mod event;
 pub mod fault;
-mod quarantine;
+mod refusals;
 mod release;
 mod rollout;
 mod routing;
 mod stage;
 mod state;
 mod status;
+mod task;
 mod trial;
 mod vitals;
 
@@ -41,6 +41,7 @@ pub use self::{
         ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
         SourceFailure,
     },
+    task::{Executor, INBOX_MAX, Living, Proposer, run},
     trial::{Breach, LONGEST, SAMPLE, Trial},
     vitals::{Broken, Counts, Vitals},
 };

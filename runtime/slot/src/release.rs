@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skysail_provider::{Info, Interface};
 
-use crate::{Component, RolloutOptions, Vitals};
+use crate::{Component, Drain, RolloutOptions, Vitals};
 
 /// A release that is loaded under some settings.
 pub trait Release {
@@ -27,6 +27,9 @@ pub trait Release {
     /// How the calls of the release ended.
     fn vitals(&self) -> &Arc<Vitals>;
 
+    /// The end of the calls of the release after it was replaced.
+    fn drain(&self) -> &Drain;
+
     /// Whether the release was loaded under these settings.
     fn is_under(&self, settings: &Self::Settings) -> bool;
 
@@ -43,6 +46,9 @@ pub trait Settings: Clone {
 
     /// The digest of the rolled-back release that a person wants to be tried once more.
     fn retry(&self) -> Option<&str>;
+
+    /// The end of the calls under these settings after they were replaced.
+    fn drain(&self) -> &Drain;
 
     /// Whether these are the same settings: not equal ones that were made later.
     fn is(&self, other: &Self) -> bool;

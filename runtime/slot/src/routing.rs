@@ -1,9 +1,9 @@
 //! Which release has a call.
 
-use std::sync::Arc;
+use std::{iter::repeat_n, sync::Arc};
 
 use sha2::{Digest as _, Sha256};
-use skysail_provider::Interface;
+use skysail_provider::{Code, Error, Instance, Interface, NodeSet, Result};
 
 use crate::Release;
 
@@ -34,6 +34,49 @@ impl<R> Share<R> {
     pub fn serves(&self, uid: &str) -> bool {
         is_in_share(uid, self.percent)
     }
+
+    /// The nodes in the share, and the others.
+    #[must_use]
+    pub fn split(&self, nodes: &NodeSet) -> (NodeSet, NodeSet) {
+        let (share, rest): (Vec<_>, Vec<_>) = nodes.as_slice().iter().cloned().partition(|node| self.serves(&node.uid));
+        (NodeSet::new(share), NodeSet::new(rest))
+    }
+
+    /// The answers for all nodes, in their order, from those of the two releases for their parts
+    /// ([`Self::split`]). Where one release has no answer, the nodes of the other release still get
+    /// theirs.
+    ///
+    /// # Errors
+    /// No node has an answer.
+    pub fn join(
+        &self,
+        nodes: &NodeSet,
+        share: Result<Vec<Result<Instance>>>,
+        rest: Result<Vec<Result<Instance>>>,
+    ) -> Result<Vec<Result<Instance>>> {
+        let (share, rest) = match (share, rest) {
+            (Err(error), Ok(rest)) if rest.is_empty() => return Err(error),
+            (Err(_), Err(error)) => return Err(error),
+            answers => answers,
+        };
+        let (mut share, mut rest) = (of_each(share, nodes.len()), of_each(rest, nodes.len()));
+        let each = nodes.as_slice().iter();
+        Ok(each.filter_map(|node| if self.serves(&node.uid) { share.next() } else { rest.next() }).collect())
+    }
+}
+
+/// The answers of one release. An error of the whole call becomes the error of each node, with a
+/// code that does not claim that the node is gone.
+fn of_each(answers: Result<Vec<Result<Instance>>>, nodes: usize) -> impl Iterator<Item = Result<Instance>> {
+    let (answers, error) = match answers {
+        Ok(answers) => (answers, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let error = error.map(|error| match error.code {
+        Code::NotFound | Code::ImplementedElsewhere => Error { code: Code::Internal, ..error },
+        _ => error,
+    });
+    answers.into_iter().chain(error.into_iter().flat_map(move |error| repeat_n(Err(error), nodes)))
 }
 
 /// As [`Share::serves`].

@@ -14,13 +14,14 @@
 use std::{mem, sync::Arc};
 
 use crate::{
-    Breach, CanaryOptions, CandidateStatus, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered,
-    Outcome, ProbationOptions, Proposal, Refusal, Release, Reply, Report, Request, Settings as _, ShadowStatus,
-    SourceFailure, Stage, Told, Wanted, is_same_identity, quarantine::Quarantine,
+    CanaryOptions, CandidateStatus, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome,
+    ProbationOptions, Proposal, Refusal, Release, Reply, Report, Request, Settings as _, ShadowStatus, SourceFailure,
+    Stage, Told, Wanted, refusals::Refusals,
 };
 
 mod follow;
 mod output;
+mod swaps;
 #[cfg(test)]
 mod tests;
 
@@ -32,9 +33,12 @@ pub struct State<R: Release> {
     /// In force.
     settings: R::Settings,
     serving: Option<Serving<R>>,
+    /// The digest of the newest release that served all objects and did not pass probation, though
+    /// the settings want that: new settings ended its probation, or it came with new settings.
+    unproven: Option<Arc<str>>,
     work: Work<R>,
     newest: Newest,
-    quarantine: Quarantine,
+    refusals: Refusals,
     /// The release that a person asks for again, by its digest.
     asked: Option<String>,
     /// As [`SlotStatus::refused`](crate::SlotStatus::refused).
@@ -132,9 +136,10 @@ impl<R: Release> State<R> {
             asked: settings.retry().map(ToOwned::to_owned),
             settings,
             serving: None,
+            unproven: None,
             work: Work::Idle,
             newest: Newest::Settled,
-            quarantine: Quarantine::default(),
+            refusals: Refusals::default(),
             refused: None,
             shadow: None,
             source_failure: None,
@@ -254,7 +259,7 @@ impl<R: Release> State<R> {
             self.settle();
             return output.answer(replies, &Ok(Offered::AlreadyActive));
         }
-        if let Some(refusal) = self.quarantine.get(&component.digest)
+        if let Some(refusal) = self.refusals.get(&component.digest)
             && !self.is_asked_for(&component)
         {
             let refusal = refusal.clone();
@@ -305,7 +310,7 @@ impl<R: Release> State<R> {
     /// and there is a release to return to.
     fn is_asked_for(&self, component: &Component) -> bool {
         let digest = &*component.digest;
-        let refusal = self.quarantine.get(digest).filter(|refusal| refusal.was_rolled_back() && !refusal.retried);
+        let refusal = self.refusals.get(digest).filter(|refusal| refusal.was_rolled_back() && !refusal.retried);
         refusal.is_some() && self.asked.as_deref() == Some(digest) && self.serving.is_some()
     }
 
@@ -343,7 +348,7 @@ impl<R: Release> State<R> {
     /// A refusal by a fault of the machine or the cloud is not held against a release.
     fn judged_newest(&mut self, component: Component, refusal: &Refusal) -> Newest {
         if refusal.lasting {
-            self.quarantine.put(refusal);
+            self.refusals.put(refusal);
             Newest::Refused(component)
         } else {
             Newest::PutOff(component)
@@ -363,122 +368,6 @@ impl<R: Release> State<R> {
         self.refused = wanted.map(|wanted| wanted.refusal.clone());
     }
 
-    // --- swaps ---
-
-    /// A release that is loaded begins to serve.
-    fn introduce(&mut self, release: Arc<R>, output: &mut Output<R>) -> Offered {
-        let Some(serving) = &mut self.serving else {
-            self.serve_all(release, output);
-            return Offered::Activated;
-        };
-        let is_its = |wanted: &mut Wanted<_>| release.is_under(&wanted.settings);
-        if let Some(wanted) = serving.wanted.take_if(is_its) {
-            // The release brings the settings into force. All others have the old ones, so that
-            // none of them may serve beside it or again.
-            self.settings = wanted.settings;
-            self.exchange(release, output);
-            return Offered::Activated;
-        }
-        // Two names for one cloud would take each other's objects for foreign ones. A release that
-        // passed probation needs no trial when its source goes back to it.
-        if let Some(options) = self.settings.rollout().canary
-            && release.digest() != serving.borne().digest()
-            && is_same_identity(release.info(), serving.borne().info())
-            && is_same_identity(release.info(), serving.active.info())
-        {
-            self.number += 1;
-            output.report(Report::Canary(Arc::clone(&release), options.percent));
-            serving.canary = Some(Canary { number: self.number, release, options });
-            return Offered::Canary;
-        }
-        self.serve_all(release, output);
-        Offered::Activated
-    }
-
-    /// A release serves all objects, on probation if the settings say so.
-    fn serve_all(&mut self, release: Arc<R>, output: &mut Output<R>) {
-        self.number += 1;
-        let predecessor = self.serving.as_ref().map(|serving| Arc::clone(serving.borne()));
-        let predecessor = predecessor.filter(|predecessor| predecessor.digest() != release.digest());
-        let probation = self.settings.rollout().probation.zip(predecessor);
-        let (number, wanted) = (self.number, self.serving.take().and_then(|serving| serving.wanted));
-        if probation.is_none() {
-            self.quarantine.forget(release.digest());
-        }
-        self.exchange(release, output);
-        if let Some(serving) = &mut self.serving {
-            serving.probation = probation.map(|(watched, predecessor)| Probation { number, predecessor, watched });
-            serving.wanted = wanted;
-        }
-    }
-
-    /// A release serves all objects, and nothing else is left of what served.
-    fn exchange(&mut self, active: Arc<R>, output: &mut Output<R>) {
-        self.swaps += 1;
-        output.report(Report::Active(Arc::clone(&active)));
-        self.serving = Some(Serving { active, probation: None, canary: None, wanted: None });
-    }
-
-    fn trial_ended(&mut self, number: u64, result: Result<(), Breach>, output: &mut Output<R>) {
-        let Some(serving) = &mut self.serving else { return };
-        if let Some(Canary { release, options, .. }) = serving.canary.take_if(|canary| canary.number == number) {
-            match result {
-                Ok(()) => self.serve_all(release, output),
-                Err(breach) => {
-                    let serves = format!("the active release serves its {} % again", options.percent);
-                    self.roll_back(&release, Stage::Canary, (&breach, &serves), output);
-                }
-            }
-        } else if let Some(probation) = serving.probation.take_if(|probation| probation.number == number) {
-            match result {
-                Ok(()) => {
-                    // A person who asked for it again was right.
-                    self.quarantine.forget(serving.active.digest());
-                    output.report(Report::Passed(Arc::clone(&serving.active)));
-                }
-                Err(breach) => {
-                    let predecessor = probation.predecessor;
-                    let serves = format!("its predecessor (version {}) serves again", predecessor.info().version);
-                    let release = mem::replace(&mut serving.active, Arc::clone(&predecessor));
-                    self.swaps += 1;
-                    output.report(Report::Active(predecessor));
-                    self.roll_back(&release, Stage::Active, (&breach, &serves), output);
-                }
-            }
-        }
-    }
-
-    /// A release does not stay, and is not tried again by itself.
-    fn roll_back(&mut self, release: &R, stage: Stage, (breach, serves): (&Breach, &str), output: &mut Output<R>) {
-        let Component { offer, digest, .. } = release.component();
-        let retried = self.asked.as_deref() == Some(&**digest);
-        let way_out = if retried {
-            "it was tried once more already, and is tried another time only where rollout.retry is removed and written again"
-        } else {
-            "this one is tried again only where rollout.retry names its digest"
-        };
-        let refusal = Refusal {
-            digest: digest.to_string(),
-            origin: offer.origin.clone(),
-            stage,
-            code: breach.reason().category(),
-            reason: format!(
-                "{}: it was rolled back, and {serves}: {breach}: offer a corrected release; {way_out}",
-                offer.origin
-            ),
-            lasting: true,
-            retried,
-        };
-        self.quarantine.put(&refusal);
-        // Otherwise something newer was offered.
-        let has_canary = self.serving.as_ref().is_some_and(|serving| serving.canary.is_some());
-        if matches!(self.newest, Newest::Settled) && (stage == Stage::Canary || !has_canary) {
-            self.newest = Newest::Refused(release.component().clone());
-        }
-        output.report(Report::RolledBack(refusal.clone()));
-        self.refused = Some(refusal);
-    }
-
     // --- settings ---
 
     fn propose(
@@ -493,7 +382,7 @@ impl<R: Release> State<R> {
         }
         let newest = match &self.newest {
             Newest::PutOff(component) | Newest::Refused(component) if earlier == EarlierOffers::Stand => {
-                let known = self.quarantine.get(&component.digest);
+                let known = self.refusals.get(&component.digest);
                 known.is_none_or(|refusal| !refusal.was_rolled_back()).then(|| component.clone())
             }
             _ => None,
@@ -508,7 +397,7 @@ impl<R: Release> State<R> {
     }
 
     fn commit(&mut self, Proposal { settings, earlier, outcome }: Proposal<R>, output: &mut Output<R>) {
-        let canary = self.serving.take().and_then(|serving| serving.canary);
+        let canary = self.serving.as_mut().and_then(|serving| serving.canary.take());
         self.newest = match (mem::replace(&mut self.newest, Newest::Settled), canary) {
             _ if earlier == EarlierOffers::Forgotten => Newest::Settled,
             // Under other settings a release may be accepted.
@@ -518,7 +407,7 @@ impl<R: Release> State<R> {
         };
         self.ask_again(settings.retry().map(ToOwned::to_owned));
         self.settings = settings;
-        self.quarantine.settings_changed();
+        self.refusals.settings_changed();
         (self.shadow, self.refused) = (None, None);
         match outcome {
             Outcome::Empty => {}
@@ -532,6 +421,9 @@ impl<R: Release> State<R> {
                 }
             }
             Outcome::Stops(component, refusal) => {
+                if let Some(Serving { active, probation: Some(_), .. }) = self.serving.take() {
+                    self.unproven = Some(Arc::clone(&active.component().digest));
+                }
                 let newest = self.judged_newest(component, &refusal);
                 if matches!(self.newest, Newest::Settled) {
                     self.newest = newest;
@@ -542,15 +434,14 @@ impl<R: Release> State<R> {
         }
     }
 
-    /// The same release as before, or the newest one where the active release refused the settings:
-    /// under new settings there is no predecessor to compare it with.
+    /// The same release as before, or the newest one where the active release refused the settings.
     fn serve_settings(&mut self, release: Arc<R>, output: &mut Output<R>) {
         if let Newest::PutOff(component) = &self.newest
             && &*component.digest == release.digest()
         {
             self.newest = Newest::Settled;
         }
-        self.exchange(release, output);
+        self.serve_untried(release, output);
     }
 
     fn told(&mut self, told: Told, output: &mut Output<R>) {
@@ -569,8 +460,8 @@ impl<R: Release> State<R> {
                 self.settle();
             }
             Told::Quarantined(refusal) => {
-                if self.quarantine.get(&refusal.digest).is_none() {
-                    self.quarantine.put(&refusal);
+                if self.refusals.get(&refusal.digest).is_none() {
+                    self.refusals.put(&refusal);
                 }
             }
             Told::SourceFailed(failure) => {
@@ -587,7 +478,7 @@ impl<R: Release> State<R> {
             return false;
         }
         self.asked = asked;
-        self.quarantine.asked_anew();
+        self.refusals.asked_anew();
         if let Some(refused) = &mut self.refused {
             refused.retried = false;
         }

@@ -13,7 +13,7 @@ pub struct SlotStatus {
     pub provider: String,
     /// The release that serves; none while nothing does.
     pub active: Option<ActiveStatus>,
-    /// The probation of the active release; none where the release has passed.
+    /// The probation of the active release; none where it is not on probation.
     pub probation: Option<ProbationStatus>,
     /// The release that serves a share of the objects; none while one release serves all objects.
     pub canary: Option<CanaryStatus>,
@@ -79,6 +79,10 @@ pub struct ActiveStatus {
     pub provider_id_schemes: Vec<String>,
     /// Milliseconds since 1970, UTC.
     pub since_ms: u64,
+    /// Whether the release passed probation, or needed none: nothing served before it, or the
+    /// settings have no probation. Otherwise it is on probation, or new settings ended its
+    /// probation or brought it in; the archive then keeps an earlier release.
+    pub passed: bool,
 }
 
 /// The probation of the active release.
@@ -193,12 +197,14 @@ pub enum Reason {
     IdentityChanged,
     /// The release lacks an interface of its predecessor.
     InterfaceLost,
-    /// The release declares an origin that no egress rule allows.
-    EgressNotAllowed,
     /// `check-config` did not answer, or answered what the contract does not allow.
     CheckConfigFailed,
     /// The release refuses the cloud-config.
     ConfigRefused,
+    /// `origins` did not answer, or answered what the contract does not allow.
+    OriginsFailed,
+    /// Under this cloud-config the release requires an origin that no egress rule allows.
+    EgressNotAllowed,
     /// The release trapped or met a limit on a question that its predecessor answered.
     ShadowBroken,
     /// The release answered a question otherwise than its predecessor, and the operator wants such
@@ -229,9 +235,10 @@ impl Reason {
             Self::NoProviderIdScheme => "NoProviderIdScheme",
             Self::IdentityChanged => "IdentityChanged",
             Self::InterfaceLost => "InterfaceLost",
-            Self::EgressNotAllowed => "EgressNotAllowed",
             Self::CheckConfigFailed => "CheckConfigFailed",
             Self::ConfigRefused => "ConfigRefused",
+            Self::OriginsFailed => "OriginsFailed",
+            Self::EgressNotAllowed => "EgressNotAllowed",
             Self::ShadowBroken => "ShadowBroken",
             Self::ShadowDiffers => "ShadowDiffers",
             Self::ProbationTrap => "ProbationTrap",
@@ -244,7 +251,7 @@ impl Reason {
 
 impl ActiveStatus {
     /// `swap`: the number of the swap that made it active.
-    pub(crate) fn new<R: Release>(release: &R, swap: u64) -> Self {
+    pub(crate) fn new<R: Release>(release: &R, swap: u64, passed: bool) -> Self {
         let Info { name, version, provider_id_schemes, .. } = release.info().clone();
         Self {
             swap,
@@ -256,6 +263,7 @@ impl ActiveStatus {
             interfaces: release.interfaces().iter().map(|interface| interface.name()).collect(),
             provider_id_schemes,
             since_ms: 0,
+            passed,
         }
     }
 }

@@ -20,7 +20,8 @@
 //! it ([`crate::Told::Asked`]), or a restart of a manager that keeps no record of it ends that.
 //! The predecessor of a release that comes while another one is on probation is the last one that
 //! passed. New settings end a trial: a predecessor has the old settings, and must not serve again
-//! with their permissions.
+//! with their permissions. A release whose probation ended so serves on, and has not passed
+//! ([`crate::ActiveStatus::passed`]).
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -158,12 +159,13 @@ fn share(part: u64, whole: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use skysail_provider::Code;
+    use tokio::time::advance;
 
-    use super::{Breach, LONGEST, SAMPLE, Verdict, judge};
-    use crate::{Broken, Counts, ProbationOptions};
+    use super::{Breach, LONGEST, SAMPLE, Trial, Verdict, judge};
+    use crate::{Broken, Counts, Fault, ProbationOptions, Vitals};
 
     const WATCHED: ProbationOptions = ProbationOptions { calls: 5, time: Duration::from_secs(60) };
 
@@ -216,5 +218,37 @@ mod tests {
             Verdict::Open,
             "nothing to compare with"
         );
+    }
+
+    fn traps(vitals: &Vitals) {
+        vitals.note("f", Err((Code::Trapped, "")), Some(Fault::Release));
+    }
+
+    /// Whether a release that traps once passes. Its predecessor traps before or after the start.
+    async fn passes(beside: bool, traps_before: bool) -> bool {
+        let (release, predecessor) = (Arc::<Vitals>::default(), Arc::<Vitals>::default());
+        if traps_before {
+            traps(&predecessor);
+        }
+        advance(WATCHED.time / 2).await;
+        let trial = Trial::new(&release, &predecessor, WATCHED, beside);
+        if !traps_before {
+            traps(&predecessor);
+        }
+        traps(&release);
+        let result = trial.end().await;
+        assert_eq!(result.is_err(), matches!(result, Err(Breach::Broken(_))));
+        result.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_canary_is_compared_with_what_its_predecessor_does_at_the_same_time() {
+        assert!(passes(true, false).await, "both trap");
+        assert!(!passes(true, true).await, "the predecessor had trapped, and works while the canary serves");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_on_probation_is_compared_with_what_its_predecessor_did_before_the_swap() {
+        assert!(passes(false, true).await);
     }
 }

@@ -12,22 +12,24 @@
 //! - At any moment, even if the process is killed, [`Archive::get`] returns the component of the
 //!   last [`Archive::put`] or of the one before it.
 //! - A record is accepted only with an HMAC of its name and its content by this folder's key, and a
-//!   component only with the digest that its record names. Folders and files have to belong to this
-//!   account or to root, and no other account may write them; the groups of this process may,
-//!   because Kubernetes gives a volume's files to `fsGroup`. Sizes have a bound, and links are not
-//!   followed. A record or component that fails a check is logged and treated as missing.
+//!   component only with the digest that its record names. The folder, the folders in it and the
+//!   files have to belong to this account or to root, and no other account may write them; the
+//!   groups of this process may, because Kubernetes gives a volume's files to `fsGroup`. Sizes have
+//!   a bound, and links are not followed. A record or component that fails a check is logged and
+//!   treated as missing.
 //! - The folder does not grow beyond its limit: components that no record names are removed first.
 //!
 //! # Caveats
-//! Other accounts may be able to write the state folder itself, for example the mount point of an
-//! `emptyDir`. Such an account can remove records, and can restore records that this process wrote
-//! earlier.
+//! Other accounts may write the state folder itself where it is the mount point of a volume: the
+//! one of an `emptyDir` belongs to root and has mode 0777, and only the containers of the pod reach
+//! it. Such an account can remove records, the quarantine included, and can restore records that
+//! this process wrote earlier.
 
 use std::{
     collections::BTreeSet,
-    fs::{self, DirBuilder, DirEntry, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -39,11 +41,11 @@ use ring::{
     rand::{SecureRandom as _, SystemRandom},
 };
 use rustix::{
-    fs::{FlockOperation, OFlags, fcntl_lock},
+    fs::{AtFlags, CWD, FlockOperation, OFlags, StatxAttributes, StatxFlags, fcntl_lock, statx},
     io::Errno,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use skysail_egress::{READ, WRITE, check_permissions, read_own_file};
+use skysail_egress::{READ, WRITE, check_permissions, read_own_file, write_own_file};
 
 use crate::{Digest, Offer};
 
@@ -149,9 +151,12 @@ impl Archive {
     /// # Errors
     /// Another process uses the folder, it cannot be written, or another account may write in it.
     pub fn open(folder: PathBuf, bytes_max: u64) -> Result<Self, ArchiveError> {
+        let create = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path));
+        create(&folder)?;
+        check_folder(&folder).map_err(at(&folder))?;
         for name in ["components", "providers", "quarantine", NEW] {
             let path = folder.join(name);
-            DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(at(&path))?;
+            create(&path)?;
             let metadata = fs::symlink_metadata(&path);
             metadata.and_then(|metadata| check_permissions(&metadata, WRITE)).map_err(at(&path))?;
         }
@@ -163,7 +168,7 @@ impl Archive {
             Err(error) => return Err(at(&path)(error.into())),
         }
         let path = folder.join("key");
-        let key = secret(&path).map_err(at(&path))?;
+        let key = secret(&path, &folder.join(NEW)).map_err(at(&path))?;
         let archive = Self { folder, bytes_max, writer: Mutex::new(()), key, _lock: lock };
         for left in archive.files(NEW)? {
             fs::remove_file(&left).map_err(at(&left))?;
@@ -364,22 +369,8 @@ impl Archive {
         Ok((hmac::Key::new(hmac::HMAC_SHA256, &self.key), message))
     }
 
-    /// Under a temporary name, then by rename: a reader sees all of it or what was there.
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
-        let new = self.folder.join(NEW).join(path.file_name().unwrap_or_default());
-        let written = || -> io::Result<()> {
-            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, path)?;
-            // The name is on disk when its folder is.
-            File::open(path.parent().unwrap_or(&self.folder))?.sync_all()
-        };
-        written().map_err(|error| {
-            // Frees the space of a partial file.
-            drop(fs::remove_file(&new));
-            at(path)(error)
-        })
+        write_own_file(path, &self.folder.join(NEW), &[bytes]).map_err(at(path))
     }
 
     /// Directories that Skysail did not create are left alone.
@@ -392,13 +383,23 @@ impl Archive {
 }
 
 fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
-    read_own_file(path, bytes_max).map(Bytes::from)
+    read_own_file(path, bytes_max, WRITE).map(Bytes::from)
 }
 
-/// The key in this file, created at the first start.
-///
-/// A key that another account may read or write, or that a full disk truncated, is replaced; the
-/// records that it authenticated are lost.
+/// Whether no other account may exchange what is in the state folder. Where other accounts may
+/// write a folder, its sticky bit keeps them from that. See the caveat of the module for a mount
+/// point.
+fn check_folder(folder: &Path) -> io::Result<()> {
+    let attributes = statx(CWD, folder, AtFlags::empty(), StatxFlags::empty())?.stx_attributes;
+    check_writers(&fs::metadata(folder)?, attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+fn check_writers(folder: &Metadata, is_mount_point: bool) -> io::Result<()> {
+    const STICKY: u32 = 0o1000;
+    let may_be_written = is_mount_point || folder.mode() & STICKY != 0;
+    check_permissions(folder, if may_be_written { 0 } else { WRITE })
+}
+
 /// Another account may have put a link or a pipe here.
 fn lock_file(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
@@ -412,24 +413,22 @@ fn lock_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn secret(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
-    let kept = read(path, KEY_BYTES as u64).and_then(|bytes| {
-        check_permissions(&fs::symlink_metadata(path)?, READ | WRITE)?;
-        <[u8; KEY_BYTES]>::try_from(&*bytes).map_err(io::Error::other)
-    });
-    match kept {
+/// The key in this file, created at the first start. `new` is the folder of incomplete files.
+///
+/// A key that another account may read or write, or that a full disk truncated, is replaced; the
+/// records that it authenticated are lost.
+fn secret(path: &Path, new: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    let kept = read_own_file(path, KEY_BYTES as u64, READ | WRITE);
+    match kept.and_then(|bytes| <[u8; KEY_BYTES]>::try_from(&*bytes).map_err(io::Error::other)) {
         Ok(key) => return Ok(key),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
             tracing::warn!(file = %path.display(), %error, "the key of the state folder cannot be used and is replaced; the existing records are not used");
-            fs::remove_file(path)?;
         }
     }
     let mut key = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system's random number generator failed"))?;
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
+    write_own_file(path, new, &[&key])?;
     Ok(key)
 }
 

@@ -1,6 +1,8 @@
 //! Errors of a source. Every message names the place, the reason and the remedy.
 
-use std::{error::Error, io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
+
+use skysail_provider::text::with_causes;
 
 use crate::{ConfigMapFailure, RegistryFailure};
 
@@ -122,16 +124,6 @@ impl SourceError {
             _ => with_causes(self),
         }
     }
-}
-
-pub(crate) fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 fn listed(neighbours: &[String]) -> String {

@@ -1,13 +1,20 @@
 //! The real kubectl: a script of commands, its output made comparable, one snapshot for both
 //! servers.
 
-use std::process::Stdio;
+use std::{process::Stdio, time::Duration};
 
 use expect_test::expect_file;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
 
 use crate::env::Env;
+
+/// Longest wait for a line of kubectl.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// kubectl against one server; collects a transcript.
 struct Session<'a> {
@@ -25,7 +32,21 @@ impl<'a> Session<'a> {
 
     /// Runs kubectl with `arguments` in the test's namespace and adds what it printed.
     async fn run(&mut self, arguments: &str, input: &str) {
-        let mut child = tokio::process::Command::new("kubectl")
+        let mut child = self.start(arguments);
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).await.unwrap();
+        drop(stdin);
+        let output = child.wait_with_output().await.unwrap();
+        let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let code = output.status.code().unwrap();
+        self.add(arguments, &printed);
+        if code != 0 {
+            self.transcript.push_str(&format!("(exit {code})\n"));
+        }
+    }
+
+    fn start(&self, arguments: &str) -> Child {
+        Command::new("kubectl")
             .arg("--kubeconfig")
             .arg(self.kubeconfig.path())
             .args(["--namespace", &self.env.ns])
@@ -34,18 +55,13 @@ impl<'a> Session<'a> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .kill_on_drop(true)
             .spawn()
-            .expect("these tests run the real kubectl: install kubectl (1.32 or newer) and put it on PATH");
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(input.as_bytes()).await.unwrap();
-        drop(stdin);
-        let output = child.wait_with_output().await.unwrap();
-        let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let code = output.status.code().unwrap();
-        self.transcript.push_str(&format!("$ kubectl {arguments}\n{}", normalised(&printed, &self.env.ns)));
-        if code != 0 {
-            self.transcript.push_str(&format!("(exit {code})\n"));
-        }
+            .expect("these tests run the real kubectl: install kubectl (1.32 or newer) and put it on PATH")
+    }
+
+    fn add(&mut self, arguments: &str, printed: &str) {
+        self.transcript.push_str(&format!("$ kubectl {arguments}\n{}", normalised(printed, &self.env.ns)));
     }
 }
 
@@ -259,13 +275,21 @@ pub(crate) async fn kubectl_watches(env: &Env) {
     env.post(&env.core("services"), &json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}))
         .await
         .ok();
-    let other = async {
-        // The watch lists first; the change then comes to it, whenever it connects.
-        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(2);
-        tokio::time::sleep_until(deadline).await;
-        env.delete(&env.core("services/web"), &Value::Null).await.ok();
-    };
-    tokio::join!(session.run("get service web --watch --request-timeout=6s --output-watch-events", ""), other);
-    session.transcript.retain(|c| c != '\r');
+    // kubectl watches a list from its resourceVersion. It watches a single object from now on, and
+    // would miss a deletion between its two requests.
+    let arguments = "get services --watch --output-watch-events";
+    let mut watching = session.start(arguments);
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut printed = String::new();
+    while !printed.contains("\nDELETED") {
+        let line = timeout(PATIENCE, lines.next_line()).await;
+        let line = line.unwrap_or_else(|_| panic!("kubectl should print the events: {printed:?}")).unwrap();
+        let line = line.expect("kubectl should watch on");
+        printed.push_str(&format!("{line}\n"));
+        if line.starts_with("ADDED") {
+            env.delete(&env.core("services/web"), &Value::Null).await.ok();
+        }
+    }
+    session.add(arguments, &printed);
     expect_file!["../snapshots/watches.txt"].assert_eq(&session.transcript);
 }

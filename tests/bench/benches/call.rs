@@ -18,12 +18,12 @@ use skysail_provider::{
 use skysail_test_bench::component;
 use tokio::runtime::Runtime;
 
-use self::bindings::exports::skysail::provider::clusters::GuestIndices;
+use self::bindings::exports::skysail::legacy::clusters::GuestIndices;
 
 mod bindings {
     wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "skysail:provider/complete-provider",
+        path: ["../../wit/v0.1.0", "../../wit/legacy-v0.1.0"],
+        world: "skysail:legacy/complete-provider@0.1.0",
         exports: { default: async },
     });
 }

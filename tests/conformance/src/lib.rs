@@ -11,5 +11,6 @@
     reason = "it is for tests only, and a panic is how a test fails"
 )]
 
+pub mod log;
 pub mod routes;
 pub mod world;

@@ -4,7 +4,7 @@ use kube::api::{Patch, PatchParams};
 use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use skysail_controllers::{ControllerSettings, EnabledControllers, parse_cluster_cidr};
-use skysail_provider::{AddressKind, NodeAddress, Route};
+use skysail_provider::{AddressKind, NodeAddress, Route, Target};
 
 use crate::world::{Cloud, World};
 
@@ -100,7 +100,10 @@ impl World {
 /// Routes of a cloud: target (`-` for none), destination and addresses, sorted.
 pub fn routes_of(cloud: &Cloud) -> Vec<String> {
     let line = |route: Route| {
-        let target = route.target_node.unwrap_or_else(|| "-".to_owned());
+        let target = match route.target {
+            Target::Node(name) | Target::ProviderId(name) | Target::Address(name) => name,
+            Target::None => "-".to_owned(),
+        };
         let addresses: Vec<String> = route.target_addresses.into_iter().map(|address| address.address).collect();
         format!("{target} {} {}", route.destination_cidr, addresses.join(",")).trim_end().to_owned()
     };
@@ -122,11 +125,12 @@ pub fn routes(lines: &[&str]) -> Vec<Route> {
             .into_iter();
         Route {
             name: format!("r{index}"),
-            target_node: (target != "-").then(|| target.to_owned()),
+            target: if target == "-" { Target::None } else { Target::Node(target.to_owned()) },
             target_addresses: addresses.collect(),
             destination_cidr: cidr.to_owned(),
             blackhole: false,
             enable_node_addresses: address.starts_with('='),
+            extra: Vec::new(),
         }
     };
     lines.iter().enumerate().map(route).collect()

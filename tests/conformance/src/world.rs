@@ -16,12 +16,12 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ending, Finding, Findings, Ledger, Manager, ManagerError, ProviderAddresses,
+    ControllerMetrics, ControllerSettings, Ending, Finding, Ledger, Manager, ManagerError, ProviderAddresses,
     ProviderEntry, Providers,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
 use skysail_election::fenced;
-use skysail_provider::{AddressKind, Fence, Instance, NodeAddress, Provider, fake::FakeProvider};
+use skysail_provider::{AddressKind, Fence, Instance, Interface, NodeAddress, Provider, fake::FakeProvider};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -46,16 +46,9 @@ impl Cloud {
         let (releases, generation) = watch::channel(1);
         let rotations = watch::Sender::new(0);
         let entry = ProviderEntry {
-            name: name.to_owned(),
-            provider: Arc::new(fake.clone()),
-            default: false,
-            node_selector: [].into(),
-            load_balancer_classes: vec![],
-            provider_id_schemes: None,
-            addresses: ProviderAddresses::default(),
             generation,
             rotations: rotations.subscribe(),
-            findings: Findings::default(),
+            ..ProviderEntry::new(name, Arc::new(fake.clone()))
         };
         Self { fake, releases, rotations, entry }
     }
@@ -91,6 +84,23 @@ impl Cloud {
         self
     }
 
+    /// Lets the provider have these schemes from its last release before the start.
+    pub fn remember(&mut self, schemes: &[&str]) {
+        self.entry.remembered_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
+    }
+
+    /// Claims the provider IDs with these prefixes.
+    pub fn prefixed(mut self, prefixes: &[&str]) -> Self {
+        self.entry.provider_id_prefixes = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
+        self
+    }
+
+    /// Lists these interfaces in the provider's spec. The fake keeps the others, as a slot does
+    /// not.
+    pub fn uses(&mut self, interfaces: &[Interface]) {
+        self.entry.interfaces = interfaces.iter().copied().collect();
+    }
+
     /// Restricts load balancers to these ranges.
     pub fn load_balancer_cidrs(mut self, cidrs: &[&str]) -> Self {
         self.allow_load_balancers(cidrs);
@@ -112,8 +122,13 @@ impl Cloud {
 
     /// Restricts load balancers to addresses of these ranges.
     pub fn allow_load_balancers(&mut self, cidrs: &[&str]) {
-        let cidrs: Vec<String> = cidrs.iter().map(|cidr| (*cidr).to_owned()).collect();
-        self.entry.addresses = ProviderAddresses::new(&cidrs, &[]).unwrap();
+        self.allow(cidrs, &[]);
+    }
+
+    /// Restricts load balancers and nodes to addresses of these ranges.
+    pub fn allow(&mut self, load_balancers: &[&str], nodes: &[&str]) {
+        let owned = |cidrs: &[&str]| cidrs.iter().map(|cidr| (*cidr).to_owned()).collect::<Vec<_>>();
+        self.entry.addresses = ProviderAddresses::new(&owned(load_balancers), &owned(nodes)).unwrap();
     }
 
     /// Removes the first class from the provider's claims.
@@ -133,9 +148,14 @@ impl Cloud {
     }
 
     /// Adds a label to the provider's node selector.
+    pub fn select(&mut self, label: &str, value: &str) {
+        self.entry.node_selector.insert(label.to_owned(), value.to_owned());
+    }
+
+    /// Adds a label to the provider's node selector.
     #[must_use]
     pub fn selects(mut self, label: &str, value: &str) -> Self {
-        self.entry.node_selector.insert(label.to_owned(), value.to_owned());
+        self.select(label, value);
         self
     }
 
@@ -363,6 +383,11 @@ impl World {
             json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });
         let object = json!({ "metadata": { "name": name, "labels": labels }, "spec": { "taints": [taint] } });
         self.create_node(&object).await;
+    }
+
+    /// Adds a Ready node with these labels, without taint and provider ID.
+    pub async fn add_bare_node(&self, name: &str, labels: Value) {
+        self.create_node(&json!({ "metadata": { "name": name, "labels": labels } })).await;
     }
 
     /// Adds a Ready node with this spec.

@@ -36,7 +36,15 @@ impl ApiServer {
     /// # Errors
     /// The API server cannot be built or started; the error names what is missing.
     pub fn start() -> Result<Self> {
-        let server = skysail_test_support::apiserver::ApiServer::start()
+        Self::start_with(&[])
+    }
+
+    /// The same with these flags of kube-apiserver.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(flags: &[&str]) -> Result<Self> {
+        let server = skysail_test_support::apiserver::ApiServer::start_with(flags)
             .context("there is no real API server to test against")?;
         let folder = TempDir::new()?;
         fs::write(folder.path().join("admin.kubeconfig"), server.kubeconfig_yaml())?;

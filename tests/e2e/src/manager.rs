@@ -18,8 +18,11 @@ use crate::{api_server::tail, wait::eventually, workspace::skysail};
 /// Seconds until it is ready: it compiles the component, without optimisation in a test.
 const READY_SECONDS: u64 = 120;
 
-/// Seconds to end after SIGTERM.
-const END_SECONDS: u64 = 20;
+/// Seconds to end after SIGTERM: the grace period is 10 s, and a busy machine needs more.
+const END_SECONDS: u64 = 60;
+
+/// Longest wait for one answer, of the manager or of a machine behind a load balancer.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// A running manager with the folder of its provider file. Dropping this value kills the manager.
 #[derive(Debug)]
@@ -146,7 +149,8 @@ impl Manager {
     }
 
     /// The log lines that the filter takes; their fields are on the top level.
-    fn lines(&self, filter: impl Fn(&Value) -> bool) -> Vec<Value> {
+    #[must_use]
+    pub fn lines(&self, filter: impl Fn(&Value) -> bool) -> Vec<Value> {
         let log = self.log();
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(filter).collect()
     }
@@ -169,6 +173,15 @@ impl Manager {
     /// It does not answer.
     pub async fn metrics(&self) -> Result<String> {
         get(&format!("{}/metrics", self.metrics)).await
+    }
+
+    /// Status and body of `/readyz?verbose`.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn readiness(&self) -> Result<(u16, String)> {
+        let answer = client()?.get(format!("{}/readyz?verbose", self.metrics)).send().await?;
+        Ok((answer.status().as_u16(), answer.text().await?))
     }
 
     /// The status of a GET with this bearer token.
@@ -308,6 +321,6 @@ pub async fn get(url: &str) -> Result<String> {
 pub(crate) fn client() -> Result<reqwest::Client> {
     // reqwest needs a default provider; it may be installed already.
     drop(rustls::crypto::ring::default_provider().install_default());
-    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(3));
+    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(ANSWER);
     Ok(client.tls_danger_accept_invalid_certs(true).build()?)
 }

@@ -38,7 +38,9 @@ pub(crate) fn hand_written(name: &str) -> Vec<u8> {
     let part = |name: &str| fs::read_to_string(folder.join(format!("{name}.wat"))).unwrap();
     let mut module = wat::parse_str(format!("(module {} {})", part(name), part("common"))).unwrap();
     let mut resolve = Resolve::default();
-    resolve.push_dir(repository().join("wit/v0.1.0")).unwrap();
+    for folder in ["wit/v0.1.0", "wit/legacy-v0.1.0"] {
+        resolve.push_dir(repository().join(folder)).unwrap();
+    }
     // Only a component that exports a resource can create one.
     let things = if part(name).contains("[resource-new]") { "export things;" } else { "" };
     let takes_strings = part(name).contains(STRINGS);
@@ -48,7 +50,7 @@ pub(crate) fn hand_written(name: &str) -> Vec<u8> {
         interface strings {{ take-utf16: func(text: string); take-latin1: func(text: string); }}
         world probe {{
             export skysail:provider/identity@0.1.0;
-            export skysail:provider/clusters@0.1.0;
+            export skysail:legacy/clusters@0.1.0;
             {things} {strings}
         }}"
     );
@@ -74,8 +76,7 @@ fn beside_a_taker_of_strings(component: &[u8]) -> Vec<u8> {
     let is_kept = |line: &&str| !line.contains(&format!("(import \"{STRINGS}\""));
     let head = head.lines().skip(1).filter(is_kept).collect::<Vec<_>>().join("\n");
     let inner = inner.replacen("(component", "(component $inner", 1);
-    let exports = ["identity", "clusters"]
-        .map(|name| format!("skysail:provider/{name}@0.1.0"))
+    let exports = ["skysail:provider/identity@0.1.0", "skysail:legacy/clusters@0.1.0"]
         .map(|name| format!(r#"(export "{name}" (instance $inner "{name}"))"#))
         .concat();
     let text = format!(

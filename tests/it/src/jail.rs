@@ -1,14 +1,7 @@
 //! Tests of the compile jail with its real child: good components are compiled, hostile ones are
 //! refused within the limits.
 
-use std::{
-    fmt::Write as _,
-    fs, io,
-    path::PathBuf,
-    process::Stdio,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{fmt::Write as _, fs, path::PathBuf, process::Stdio, time::Duration};
 
 use bytes::Bytes;
 use skysail_host::{
@@ -19,6 +12,7 @@ use skysail_host::{
     slot::{EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage},
 };
 use skysail_provider::{Limit, Provider as _};
+use skysail_test_support::log::Log;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::Command,
@@ -165,34 +159,36 @@ async fn a_component_that_compiles_for_very_long_is_stopped_by_its_cpu_time_and_
     assert!(hostile.len() - built("dummy").len() < 100 << 10, "{} bytes are enough", hostile.len());
     let limits = CompileLimits { time: Duration::from_secs(4), memory_bytes: 4 << 30, ..limits() };
     compile(built("dummy"), limits).await.expect("a good component must compile within the limit");
+    // The limit of wall time is 20 s, so that the child meets this one with a tenth of a core.
+    let limits = CompileLimits { time: Duration::from_secs(1), ..limits };
     let error = compile(hostile, limits).await.err().expect("this one has not");
     let CompileError::Limit { hit, stop: Stop::Cpu } = &error else { panic!("{error}") };
-    assert_eq!((hit.limit, hit.max), (Limit::CompileTime, 4000));
-    assert!(hit.used >= 4000, "{hit}");
+    assert_eq!((hit.limit, hit.max), (Limit::CompileTime, 1000));
+    assert!(hit.used >= 1000, "{hit}");
     assert!(error.to_string().contains("compileTimeMs"), "{error}");
 }
 
-/// The machine decides which of the two limits is reached first.
+/// The machine decides which of the limits is reached first: on a busy machine the wall time, which
+/// is ten times the CPU time and ten seconds.
 #[tokio::test]
 async fn the_default_limits_stop_a_component_that_would_compile_for_minutes() {
     let hostile = slow_to_compile(600);
     assert!(hostile.len() - built("dummy").len() < 320 << 10, "{} bytes are enough", hostile.len());
     let error = compile(hostile, limits()).await.err().expect("it needs minutes, and gigabytes");
-    let CompileError::Limit { hit, stop: Stop::Cpu | Stop::Memory } = &error else { panic!("{error}") };
+    let CompileError::Limit { hit, stop: Stop::Cpu | Stop::Memory | Stop::Wall } = &error else { panic!("{error}") };
     assert!(matches!(hit.limit, Limit::CompileTime | Limit::CompileMemory), "{hit}");
 }
 
-/// The request in the format of the parent: magic, task, milliseconds of CPU time, bytes of memory,
-/// length; then the component.
-fn request(component: &[u8], time: Duration) -> Vec<u8> {
-    let words = [
-        u64::from_le_bytes(*b"SKYJAIL4"),
-        1,
-        u64::try_from(time.as_millis()).unwrap(),
-        4 << 30,
-        u64::try_from(component.len()).unwrap(),
-    ];
-    [&words.map(u64::to_le_bytes).concat(), component].concat()
+/// The size of a head of the protocol, in bytes.
+const HEAD: usize = 64;
+
+/// The request in the format of the parent: a head with the magic, the task, and the limits
+/// (length, seconds and nanoseconds of CPU time, bytes of memory); then the component.
+fn request(component: &[u8], seconds: usize) -> Vec<u8> {
+    let limits = [component.len(), seconds, 0, 4 << 30].map(leb).concat();
+    let mut request = [b"SKYJAIL5\x01", limits.as_slice()].concat();
+    request.resize(HEAD, 0);
+    [request.as_slice(), component].concat()
 }
 
 /// A child of a killed manager must not continue to use CPU time.
@@ -203,10 +199,9 @@ async fn a_child_whose_parent_was_killed_ends() {
     shell.args(["-c", r#"exec 3<&0; "$0" <&3 & wait"#]).arg(command().program);
     let mut parent = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let (mut stdin, mut answers) = (parent.stdin.take().unwrap(), parent.stdout.take().unwrap());
-    let budget = Duration::from_secs(60);
-    stdin.write_all(&request(&slow_to_compile(350), budget)).await.unwrap();
-    // The header of the findings: from here on the child compiles.
-    answers.read_exact(&mut [0; 48]).await.unwrap();
+    stdin.write_all(&request(&slow_to_compile(350), 60)).await.unwrap();
+    // The head of the findings: from here on the child compiles.
+    answers.read_exact(&mut [0; HEAD]).await.unwrap();
     parent.kill().await.unwrap();
     // Only the child holds the other end of this pipe.
     let mut rest = Vec::new();
@@ -361,21 +356,6 @@ async fn a_cancelled_check_blocks_nothing() {
     assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::AlreadyActive));
 }
 
-/// The log as text.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// The log messages about the jail while it compiles two components and refuses a third.
 async fn logged(command: JailCommand) -> String {
     let log = Log::default();
@@ -391,7 +371,7 @@ async fn logged(command: JailCommand) -> String {
     let error = compiler.compile(&engine, (nested_types(5_000).into(), [2; 32]), limits(), || {}).await.err().unwrap();
     assert!(error.to_string().contains("deeper than 8 MiB of stack"), "{error}");
     assert!(!error.to_string().contains("Landlock"), "a missing kernel feature must not be the reason: {error}");
-    String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+    log.take()
 }
 
 #[tokio::test]

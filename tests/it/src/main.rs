@@ -6,6 +6,7 @@ mod components;
 #[cfg(test)]
 mod jail;
 #[cfg(test)]
+#[cfg(test)]
 mod older;
 #[cfg(test)]
 mod probes;

@@ -93,7 +93,7 @@ pub(crate) async fn volume_labels_of_a_hostile_guest_are_refused() {
         ("many", Code::Internal, "labels has 10000 entries, and at most 256 are allowed"),
         ("long", Code::Internal, "label value has 1048576 bytes, and at most 1024 are allowed"),
         ("twice", Code::Internal, "labels contains a key twice"),
-        ("control", Code::Internal, "label value contains a control character"),
+        ("control", Code::Internal, "label value contains a control or invisible character"),
         ("gone", Code::NotFound, "no such volume"),
         ("other", Code::Invalid, "\"other\" is no volume"),
     ] {

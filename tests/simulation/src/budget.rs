@@ -34,11 +34,11 @@ impl Budget {
         self.operations += 1;
     }
 
-    /// Counts one request for this object. Returns a message for the first request of a window
-    /// beyond the limit.
-    pub(crate) fn spend(&mut self, what: String) -> Option<String> {
+    /// Counts one request for this object, or for one of this many. Returns a message for the first
+    /// request of a window beyond the limit.
+    pub(crate) fn spend(&mut self, what: String, objects: u32) -> Option<String> {
         self.turn();
-        let max = IDLE_MAX + PER_OPERATION_MAX * (self.operations + self.operations_before);
+        let max = (IDLE_MAX + PER_OPERATION_MAX * (self.operations + self.operations_before)) * objects;
         let spent = self.spent.entry(what.clone()).or_default();
         *spent += 1;
         (*spent == max + 1).then(|| format!("{what}: more than {max} requests within {} s", WINDOW.as_secs()))

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Request, header::USER_AGENT};
 use kube::client::Body;
-use skysail_controllers::Deadlines;
+use skysail_controllers::{Clients, Deadlines, Rate, ThrottleLayer};
 use skysail_dev::api::ApiServer;
-use tower::ServiceExt as _;
+use tower::{Layer as _, ServiceExt as _};
 
 use crate::link::Link;
 
@@ -25,14 +25,27 @@ pub(crate) fn undisturbed(server: &Arc<ApiServer>, name: &str) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-/// The client of a process with this name, with the deadlines of `skysail run`.
-pub(crate) fn of_process(server: &Arc<ApiServer>, name: &str, link: &Arc<Link>) -> kube::Client {
+/// A client of a process with this name, with the deadlines and the rate limit of `skysail run`.
+pub(crate) fn of_process(server: &Arc<ApiServer>, name: &str, (link, rate): (&Arc<Link>, Rate)) -> kube::Client {
     let (server, agent, link) = (Arc::clone(server), agent(name), Arc::clone(link));
     let service = tower::service_fn(move |mut request: Request<Body>| {
         request.headers_mut().insert(USER_AGENT, agent.clone());
         Arc::clone(&link).exchange(Arc::clone(&server), request)
     });
-    kube::Client::new(Deadlines::new(service), "default")
+    kube::Client::new(ThrottleLayer::new(rate).layer(Deadlines::new(service)), "default")
+}
+
+/// The clients of the controllers: each has its own rate limit.
+pub(crate) fn of_controllers(server: &Arc<ApiServer>, name: &str, link: (&Arc<Link>, Rate)) -> Clients {
+    let client = || of_process(server, name, link);
+    Clients {
+        shared_informers: client(),
+        service_controller: client(),
+        node_controller: client(),
+        route_controller: client(),
+        service_events: client(),
+        node_events: client(),
+    }
 }
 
 fn agent(name: &str) -> HeaderValue {

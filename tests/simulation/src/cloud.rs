@@ -12,9 +12,13 @@ use std::{
 };
 
 use skysail_provider::{Code, Error, Fence, Result};
-use tokio::{sync::oneshot, task::JoinSet, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinSet,
+    time::Instant,
+};
 
-pub(crate) use self::state::{Balancer, CloudState, Port, ports_of};
+pub(crate) use self::state::{Balancer, CloudState, Port, RANGES, ports_of};
 use crate::{Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudWeather, story::Story};
 
 /// The longest lag of a read.
@@ -57,6 +61,7 @@ pub(crate) struct Cloud {
     pub(crate) scheme: &'static str,
     /// Whether the cloud has routes: only the first one does.
     pub(crate) has_routes: bool,
+    rotations: watch::Sender<u64>,
     inner: Mutex<Inner>,
     story: Story,
     referee: Arc<Referee>,
@@ -70,6 +75,8 @@ struct Inner {
     chance: Chance,
     /// Until when the cloud refuses every credential.
     token_expired_until: Option<Instant>,
+    /// From when until when the cloud fails every request.
+    outage: Option<[Instant; 2]>,
     /// Until when the provider reports every machine as missing.
     all_missing_until: Option<Instant>,
     /// Requests that were sent and have not taken effect.
@@ -95,12 +102,14 @@ impl Cloud {
             weather: plan.cloud.clone(),
             chance: Chance::of(plan.seed, name),
             token_expired_until: None,
+            outage: None,
             all_missing_until: None,
             sent: JoinSet::new(),
         };
         // The third cloud is another account of the first one.
         let scheme = if number == 3 { "first" } else { name };
-        Self { name, scheme, has_routes: number == 1, inner: Mutex::new(inner), story, referee }
+        let (rotations, has_routes) = (watch::Sender::default(), number == 1);
+        Self { name, scheme, has_routes, rotations, inner: Mutex::new(inner), story, referee }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -128,7 +137,14 @@ impl Cloud {
         let mut inner = self.lock();
         inner.weather = CloudWeather::default();
         inner.token_expired_until = None;
+        inner.outage = None;
         inner.all_missing_until = None;
+    }
+
+    /// The cloud fails every request for this time, after this pause.
+    pub(crate) fn break_down(&self, pause: Duration, time: Duration) {
+        let from = Instant::now() + pause;
+        self.lock().outage = Some([from, from + time]);
     }
 
     /// Makes the provider report every machine as missing for this time.
@@ -152,6 +168,18 @@ impl Cloud {
         lies.into_iter().find_map(|(share, lie)| chance.once_in(share).then_some(lie))
     }
 
+    /// Whether the provider lies now, at this share.
+    pub(crate) fn lies(&self, share: impl FnOnce(&CloudWeather) -> f64) -> bool {
+        let mut inner = self.lock();
+        let share = share(&inner.weather);
+        inner.chance.once_in(share)
+    }
+
+    /// A number below this one, which is not zero.
+    pub(crate) fn below(&self, count: usize) -> usize {
+        self.lock().chance.number(0..=count - 1)
+    }
+
     /// The share of loads of releases that fail by a fault of the machine.
     pub(crate) fn unlucky(&self) -> f64 {
         self.lock().weather.unlucky
@@ -159,6 +187,18 @@ impl Cloud {
 
     pub(crate) fn expire_token(&self, time: Duration) {
         self.lock().token_expired_until = Some(Instant::now() + time);
+    }
+
+    /// An operator writes a new token into the provider's credential: each process reads it.
+    pub(crate) fn rotate_token(&self) {
+        self.tell("has a new token");
+        self.lock().token_expired_until = None;
+        self.rotations.send_modify(|count| *count += 1);
+    }
+
+    /// Counts the rotations of the provider's credential.
+    pub(crate) fn rotations(&self) -> watch::Receiver<u64> {
+        self.rotations.subscribe()
     }
 
     /// Whether the guest fails before its next request.
@@ -282,6 +322,8 @@ impl Inner {
         };
         if self.token_expired_until.is_some_and(|until| Instant::now() < until) {
             fate.refused = Some(Error::new(Code::Denied, "401 token expired"));
+        } else if self.outage.is_some_and(|[from, until]| (from..until).contains(&Instant::now())) {
+            fate.refused = Some(Error::new(Code::Unavailable, "503 service unavailable"));
         } else if chance.once_in(weather.too_many) {
             fate.refused = Some(Error::retry_after(chance.milliseconds(1_000..=30_000), "429 too many requests"));
         } else if chance.once_in(weather.error_before) {

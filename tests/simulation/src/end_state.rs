@@ -31,9 +31,10 @@ struct Seen {
 /// All differences from the desired state; empty if there are none.
 ///
 /// If orphans are not deleted, an orphan only has to be reported by an Event where a process made
-/// it from an old state before the process died, or where another provider took the Service over
-/// while its provider was removed. The Event about an orphan comes again with each scan; the one
-/// about the take-over is written once, and may be lost with its process.
+/// it from an old state before the process died, where its provider said that it was deleted, or
+/// where another provider took the Service over while its provider was removed. The Event about an
+/// orphan comes again with each scan; the one about the take-over is written once, and may be lost
+/// with its process.
 pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String> {
     let services = site.referee.objects("/api/v1/services");
     let nodes = site.referee.objects("/api/v1/nodes");
@@ -48,7 +49,7 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
         let was_removed = index == 1 && site.ownership.borrow().second_was_removed;
         let is_known_orphan = |name: &str| {
             let uid = name.trim_start_matches("lb-");
-            let is_possible = site.referee.made_in_the_past(uid) || was_removed;
+            let is_possible = site.referee.made_in_the_past(uid) || site.referee.is_left_behind(uid) || was_removed;
             !orphans_are_deleted && is_possible && is_told_of(&events, name)
         };
         wrong.extend(wrong_balancers(cloud, &services, &nodes, is_known_orphan));
@@ -135,7 +136,7 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
 /// process, reconciles every object once.
 fn check_reconciled(service: &Value, clouds: &[Seen], site: &Site, wrong: &mut Vec<String>) {
     for (cloud, source) in clouds.iter().zip(&site.sources).filter(|(cloud, _)| is_wanted(service, cloud)) {
-        let newest = source.offers.borrow();
+        let Some(newest) = source.newest() else { continue };
         if !site.referee.is_ensured_by(text(service, "/metadata/uid"), &newest.digest) {
             let (name, origin) = (text(service, "/metadata/name"), &newest.offer.origin);
             wrong.push(format!("the Service {name} was not ensured in {} since {origin} serves", cloud.name));

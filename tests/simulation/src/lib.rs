@@ -7,9 +7,10 @@
 //!
 //! # What is real
 //! The controllers and the leader election as `skysail run` composes them, in several replicas, on
-//! the in-memory Kubernetes API. In each replica, `skysail-slot` decides which release of each
-//! provider serves, with its trials, drains and routing. The clouds, the releases and the loads are
-//! a model: requests have a latency, and some fail before or after they took effect.
+//! the in-memory Kubernetes API, with their deadlines and rate limits. In each replica, the task of
+//! `skysail-slot` decides which release of each provider serves, with its trials, drains and
+//! routing. The clouds, the releases, their loads and their sources are a model: requests have a
+//! latency, and some fail before or after they took effect.
 //!
 //! # What repeats
 //! Everything repeats: the clock is tokio's paused clock, there is one thread, and all randomness
@@ -34,6 +35,8 @@ mod clock;
 mod cloud;
 mod end_state;
 pub mod entropy;
+mod feeder;
+mod folder;
 mod link;
 mod operations;
 mod operator;
@@ -47,6 +50,8 @@ mod simulation;
 mod slot;
 mod slot_provider;
 mod story;
+mod trials;
+mod vendor;
 mod weather;
 
 pub use plan::Plan;

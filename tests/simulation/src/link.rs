@@ -55,7 +55,9 @@ impl Link {
 
     /// Freezes the process, or lets it continue.
     ///
-    /// The timers of a frozen process continue here, but it sends no requests.
+    /// A frozen process sends no request and receives no answer, and its slots, its feeders and its
+    /// main task do not run. The tasks that a manager itself spawns go on as far as to their next
+    /// request: the runtime of the day polls them, and no process has a runtime of its own.
     pub(crate) fn freeze(&self, frozen: bool) {
         self.frozen.send_replace(frozen);
     }

@@ -128,17 +128,7 @@ impl People {
                 let ports = self.ports();
                 self.patch_some_service(json!({ "spec": { "ports": ports } })).await;
             }
-            Operation::ChangeType => {
-                // Only load balancers have a class, which cannot change while the type stays; the
-                // node ports of a NodePort stay, too.
-                let spec = match self.chance.number(0..=5) {
-                    0 | 1 => json!({ "type": "ClusterIP", "loadBalancerClass": null, "externalTrafficPolicy": null }),
-                    2 | 3 => json!({ "type": "NodePort", "loadBalancerClass": null }),
-                    4 => json!({ "type": "LoadBalancer" }),
-                    _ => json!({ "type": "LoadBalancer", "loadBalancerClass": self.class() }),
-                };
-                self.patch_some_service(json!({ "spec": spec })).await;
-            }
+            Operation::ChangeType => self.change_some_type().await,
             Operation::Annotate => {
                 let names = self.names("/api/v1/namespaces/default/services");
                 if let Some(name) = self.chance.pick(&names).cloned() {
@@ -168,6 +158,72 @@ impl People {
                     self.heartbeat(&name, status).await;
                 }
             }
+        }
+    }
+
+    /// Makes the Services and machines of a cluster that begins full.
+    pub(crate) async fn populate(&mut self, (services, machines): (usize, usize)) {
+        for number in 0..machines {
+            if let Some(cloud) = self.chance.pick(&self.clouds).cloned() {
+                self.make_machine(&format!("n{number}"), &cloud).await;
+            }
+        }
+        for number in 0..services {
+            self.create_service_named(format!("s{number}")).await;
+        }
+    }
+
+    /// Performs an operation that takes effect within two minutes if nothing fails.
+    pub(crate) async fn act_promptly(&mut self) {
+        match self.chance.number(0..=7) {
+            0 => self.create_service().await,
+            1 => {
+                let ports = self.ports();
+                self.patch_some_service(json!({ "spec": { "ports": ports } })).await;
+            }
+            2 => self.change_some_type().await,
+            3 => self.empty_some_status().await,
+            4 => self.add_machine().await,
+            5 => self.exclude_some_node().await,
+            6 => self.replace_some_machine().await,
+            _ => {
+                let names = self.names("/api/v1/namespaces/default/services");
+                if let Some(name) = self.chance.pick(&names).cloned() {
+                    self.delete_service(&name, true).await;
+                }
+            }
+        }
+    }
+
+    /// Changes the ports of a few Services of this cloud, and makes a machine and a Service.
+    pub(crate) async fn act_on(&mut self, cloud: &Arc<Cloud>) {
+        let class = if cloud.has_routes { Value::Null } else { json!(CLASS) };
+        for number in 0..3 {
+            let (name, spec) = (
+                format!("denied-{number}"),
+                json!({ "type": "LoadBalancer", "ports": self.ports(), "loadBalancerClass": class }),
+            );
+            self.put_service(json!({ "name": name }), spec).await;
+        }
+        self.make_machine("denied", cloud).await;
+    }
+
+    /// Brings the number of machines of this cloud to at least this one.
+    pub(crate) async fn make_machines(&mut self, cloud: &Arc<Cloud>, count: usize) {
+        for number in 0..count {
+            if cloud.state().machines.len() < count {
+                self.make_machine(&format!("more-{number}"), cloud).await;
+            }
+        }
+    }
+
+    /// Deletes this number of machines of the cloud at once.
+    pub(crate) async fn delete_machines(&mut self, cloud: &Arc<Cloud>, count: usize) {
+        let names: Vec<String> = cloud.state().machines.into_values().map(|machine| machine.name).take(count).collect();
+        self.story.tell(PEOPLE, format_args!("delete machines {names:?} of {}", cloud.name));
+        cloud.change(|state| state.machines.retain(|_, machine| !names.contains(&machine.name)));
+        for name in &names {
+            self.heartbeat(name, "Unknown").await;
         }
     }
 
@@ -270,19 +326,39 @@ impl People {
         (0..count).map(|i| json!({ "name": format!("p{i}"), "port": first + i })).collect()
     }
 
+    async fn change_some_type(&mut self) {
+        // Only load balancers have a class, which cannot change while the type stays; the node
+        // ports of a NodePort stay, too.
+        let spec = match self.chance.number(0..=5) {
+            0 | 1 => json!({ "type": "ClusterIP", "loadBalancerClass": null, "externalTrafficPolicy": null }),
+            2 | 3 => json!({ "type": "NodePort", "loadBalancerClass": null }),
+            4 => json!({ "type": "LoadBalancer" }),
+            _ => json!({ "type": "LoadBalancer", "loadBalancerClass": self.class() }),
+        };
+        self.patch_some_service(json!({ "spec": spec })).await;
+    }
+
     async fn create_service(&mut self) {
         let name = format!("s{}", self.chance.number(0..=self.names_max));
+        self.create_service_named(name).await;
+    }
+
+    async fn create_service_named(&mut self, name: String) {
         let class = self.class();
         let policy = if self.chance.once_in(0.3) { "Local" } else { "Cluster" };
         let spec = json!({
             "type": "LoadBalancer", "ports": self.ports(), "loadBalancerClass": class, "externalTrafficPolicy": policy,
         });
-        self.story.tell(PEOPLE, format_args!("create service {name} {spec}"));
         let metadata = if self.chance.once_in(0.2) {
             json!({ "name": name, "finalizers": [OTHERS_FINALIZER], "labels": { MARK: "yes" } })
         } else {
             json!({ "name": name })
         };
+        self.put_service(metadata, spec).await;
+    }
+
+    async fn put_service(&self, metadata: Value, spec: Value) {
+        self.story.tell(PEOPLE, format_args!("create service {} {spec}", text(&metadata, "/name")));
         let object = json!({ "metadata": metadata, "spec": spec });
         // The Service may exist already, which is an error without effect.
         drop(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await);
@@ -377,13 +453,18 @@ impl People {
     async fn delete_some_service(&mut self) {
         let names = self.names("/api/v1/namespaces/default/services");
         if let Some(name) = self.chance.pick(&names).cloned() {
-            self.story.tell(PEOPLE, format_args!("delete service {name}"));
-            self.services().delete(&name, &DeleteParams::default()).await.unwrap();
-            if self.chance.once_in(0.5) {
-                let path = format!("/api/v1/namespaces/default/services/{name}");
-                let object = self.referee.object(&path).unwrap_or_default();
-                self.other_controller_lets_go(&name, &object).await;
-            }
+            let is_let_go = self.chance.once_in(0.5);
+            self.delete_service(&name, is_let_go).await;
+        }
+    }
+
+    async fn delete_service(&mut self, name: &str, is_let_go: bool) {
+        self.story.tell(PEOPLE, format_args!("delete service {name}"));
+        self.services().delete(name, &DeleteParams::default()).await.unwrap();
+        if is_let_go {
+            let path = format!("/api/v1/namespaces/default/services/{name}");
+            let object = self.referee.object(&path).unwrap_or_default();
+            self.other_controller_lets_go(name, &object).await;
         }
     }
 
@@ -499,7 +580,7 @@ impl People {
         self.heartbeat(&name, if on { "Unknown" } else { "True" }).await;
     }
 
-    async fn exclude_some_node(&mut self) {
+    pub(crate) async fn exclude_some_node(&mut self) {
         let Some(name) = self.some_node() else { return };
         let value = if self.chance.once_in(0.5) { json!("") } else { Value::Null };
         self.story.tell(PEOPLE, format_args!("exclude node {name}: {}", !value.is_null()));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use skysail_controllers::ControllerSettings;
+use skysail_controllers::{ControllerSettings, Rate};
 
 use crate::chance::Chance;
 
@@ -16,12 +16,14 @@ mod most {
     pub(super) const STALLED_WATCH: f64 = 0.1;
     /// Of cloud requests: never answered. The host ends the call at its deadline.
     pub(super) const HANGS: f64 = 0.02;
-    /// Of look-ups of machines: each kind of lie.
+    /// Of calls: each kind of lie.
     pub(super) const LIES: f64 = 0.2;
     /// A vendor offers a release.
     pub(super) const RELEASE: usize = 10;
     /// An operator edits the settings of a provider's slot.
     pub(super) const SETTINGS: usize = 6;
+    /// A source fails, works again, or is replaced.
+    pub(super) const SOURCE: usize = 4;
     /// Established connections are lost without a sign.
     pub(super) const LOST_CONNECTIONS: usize = 6;
     /// A process is frozen for a while.
@@ -32,6 +34,9 @@ mod most {
     pub(super) const LOST_POOL: usize = 5;
     /// Another controller empties each status that is written, for a while.
     pub(super) const RIVAL: usize = 3;
+    /// A cloud fails every request for a while, which begins while a new release is loaded or on
+    /// trial.
+    pub(super) const OUTAGE: usize = 5;
     /// A provider says of all its machines that they do not exist, for a while.
     pub(super) const MASS_LIE: usize = 3;
     /// Days on which the account may not list Services for a while.
@@ -39,6 +44,8 @@ mod most {
     /// Days on which an operator edits one provider after all is well, which must cost the others
     /// nothing.
     pub(super) const QUIET_EDIT: f64 = 0.3;
+    /// Days on which releases are offered after the last fault, and so every object is reconciled.
+    pub(super) const LATE_OFFERS: f64 = 0.3;
 }
 
 /// Shares of requests, 0 to 1, that meet each fault of the Kubernetes API.
@@ -93,6 +100,14 @@ pub(crate) struct CloudWeather {
     pub(crate) lies_swapped: f64,
     /// Of look-ups: an answer is missing.
     pub(crate) lies_short: f64,
+    /// Of `get` and `update`: a load balancer that exists is called absent.
+    pub(crate) lies_absent: f64,
+    /// Of `ensure`: the status is no status.
+    pub(crate) lies_status: f64,
+    /// Of `ensure-deleted`: nothing is deleted.
+    pub(crate) lies_deleted: f64,
+    /// Of lists of load balancers and of routes: an entry is missing.
+    pub(crate) lies_unlisted: f64,
 }
 
 /// How likely each thing is that befalls a process or a whole cluster, relative to the operations
@@ -104,7 +119,9 @@ pub(crate) struct Mishaps {
     pub(crate) partition: u32,
     pub(crate) release: u32,
     pub(crate) settings: u32,
+    pub(crate) source: u32,
     pub(crate) token: u32,
+    pub(crate) outage: u32,
     pub(crate) compaction: u32,
     pub(crate) tampering: u32,
     pub(crate) lost_connections: u32,
@@ -119,11 +136,31 @@ pub(crate) struct Mishaps {
 const NAMES: usize = 9;
 /// The same on some days.
 const NAMES_LARGE: usize = 60;
+/// Days on which a cluster begins full, of a hundred.
+const FULL: usize = 3;
+/// Services and machines of a full cluster, at most: names come seldom again.
+const FULL_MAX: (usize, usize) = (150, 60);
+/// The same of a busy cluster, in which releases have enough calls to be compared. Every third
+/// cluster is busy on days on which clouds fail.
+const BUSY_MAX: (usize, usize) = (40, 12);
 /// Thousandths. The lease has room for 200: its holder stops after 10 s and the next one begins
 /// after 15 s.
 const CLOCK_SKEW: usize = 30;
 /// Of the nodes, how many the breaker lets go.
 const BREAKER_PERCENT: u8 = 20;
+
+/// What happens after all is well, to show that nothing waits for a period: no fault delays it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Epilogue {
+    /// Nothing.
+    None,
+    /// A few operations of people, one after the other.
+    Operations,
+    /// A cloud refuses a credential until an operator rotates it.
+    Rotation,
+    /// Machines go that the breaker lets go.
+    ScaleIn,
+}
 
 /// One bad day.
 #[derive(Clone, Debug)]
@@ -135,26 +172,32 @@ pub struct Plan {
     pub(crate) replicas: usize,
     /// Names of Services, and of machines, that people use.
     pub(crate) names: usize,
-    /// How much faster or slower than time the clocks of processes run, at most, in thousandths.
+    /// Services and machines at the begin of the day.
+    pub(crate) population: (usize, usize),
+    /// Of each client of a process: `--kube-api-qps` and `--kube-api-burst`.
+    pub(crate) rate: Rate,
+    /// How much faster or slower than time the clocks of elections run, at most, in thousandths.
     pub(crate) clock_skew: usize,
     /// After the faults the account may not list Services, and nodes have to be well all the same.
     pub(crate) forbidden: bool,
     /// After all is well an operator edits one provider.
     pub(crate) quiet_edit: bool,
+    /// After the last fault the vendor offers releases of all providers. On other days only a
+    /// provider whose newest release cannot stay gets one more.
+    pub(crate) late_offers: bool,
+    pub(crate) epilogue: Epilogue,
+    /// Each replica has a state folder.
+    pub(crate) state_folders: bool,
     pub(crate) settings: ControllerSettings,
     pub(crate) api: ApiWeather,
     pub(crate) cloud: CloudWeather,
     pub(crate) mishaps: Mishaps,
 }
 
-impl Plan {
-    /// Draws the plan. Each kind of fault is there on some days only: a fault that is never alone
-    /// can hide what it does alone.
-    #[must_use]
-    pub fn of(seed: u64) -> Self {
-        let mut chance = Chance::of(seed, "plan");
-        let mut share = |max: f64| if chance.once_in(0.5) { max * share_of(&mut chance) } else { 0.0 };
-        let api = ApiWeather {
+impl ApiWeather {
+    fn of(chance: &mut Chance) -> Self {
+        let mut share = |max: f64| if chance.once_in(0.5) { max * share_of(chance) } else { 0.0 };
+        Self {
             conflict: share(0.2),
             too_many: share(0.2),
             internal: share(0.2),
@@ -168,8 +211,14 @@ impl Plan {
             swallowed: share(most::NEVER_ANSWERED),
             done_and_swallowed: share(most::NEVER_ANSWERED),
             stalled_watch: share(most::STALLED_WATCH),
-        };
-        let cloud = CloudWeather {
+        }
+    }
+}
+
+impl CloudWeather {
+    fn of(chance: &mut Chance) -> Self {
+        let mut share = |max: f64| if chance.once_in(0.5) { max * share_of(chance) } else { 0.0 };
+        Self {
             error_before: share(0.2),
             error_after: share(0.2),
             slow: share(0.2),
@@ -182,17 +231,28 @@ impl Plan {
             lies_junk: share(most::LIES),
             lies_swapped: share(most::LIES),
             lies_short: share(most::LIES),
-        };
+            lies_absent: share(most::LIES),
+            lies_status: share(most::LIES),
+            lies_deleted: share(most::LIES),
+            lies_unlisted: share(most::LIES),
+        }
+    }
+}
+
+impl Mishaps {
+    fn of(chance: &mut Chance) -> Self {
         let mut weight = |max: usize| {
             if chance.once_in(0.5) { u32::try_from(chance.number(1..=max)).unwrap_or_default() } else { 0 }
         };
-        let mut mishaps = Mishaps {
+        Self {
             crash: weight(20),
             stop: weight(10),
             partition: weight(10),
             release: weight(most::RELEASE),
             settings: weight(most::SETTINGS),
+            source: weight(most::SOURCE),
             token: weight(5),
+            outage: weight(most::OUTAGE),
             compaction: weight(10),
             tampering: weight(5),
             lost_connections: weight(most::LOST_CONNECTIONS),
@@ -201,20 +261,60 @@ impl Plan {
             lost_pool: weight(most::LOST_POOL),
             rival: weight(most::RIVAL),
             mass_lie: weight(most::MASS_LIE),
-        };
+        }
+    }
+}
+
+impl Plan {
+    /// Draws the plan. Each kind of fault is there on some days only: a fault that is never alone
+    /// can hide what it does alone.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut chance = Chance::of(seed, "plan");
+        let (api, cloud) = (ApiWeather::of(&mut chance), CloudWeather::of(&mut chance));
+        let mut mishaps = Mishaps::of(&mut chance);
         let settings = settings(&mut chance);
         if settings.drift_repair_period.is_zero() {
             // Only the drift repair mends what others delete in the cloud.
             mishaps.tampering = 0;
         }
         let is_large = chance.once_in(0.1);
+        let is_full = chance.number(1..=100) <= FULL;
+        let full = (chance.number(30..=FULL_MAX.0), chance.number(10..=FULL_MAX.1));
+        let is_busy = mishaps.outage > 0 && chance.once_in(0.3);
+        let busy = (chance.number(25..=BUSY_MAX.0), chance.number(5..=BUSY_MAX.1));
+        let has_breaker = settings.node_deletion_percent_max < 100;
+        let epilogues = [
+            (2, Epilogue::None),
+            (4, Epilogue::Operations),
+            (2, Epilogue::Rotation),
+            (if has_breaker { 2 } else { 0 }, Epilogue::ScaleIn),
+        ];
         Self {
             seed,
+            population: if is_full {
+                full
+            } else if is_busy {
+                busy
+            } else {
+                (0, 0)
+            },
+            epilogue: chance.weighted(&epilogues).unwrap(),
             operations: chance.number(if is_large { 60..=120 } else { 10..=60 }),
-            names: if is_large { NAMES_LARGE } else { NAMES },
+            names: if is_full {
+                FULL_MAX.0
+            } else if is_large || is_busy {
+                NAMES_LARGE
+            } else {
+                NAMES
+            },
+            // The defaults, of the manager and of client-go.
+            rate: if chance.once_in(0.8) { Rate::new(20.0, 30) } else { Rate::new(0.0, 0) }.unwrap(),
             clock_skew: if chance.once_in(0.5) { CLOCK_SKEW } else { 0 },
             forbidden: chance.once_in(most::FORBIDDEN),
             quiet_edit: chance.once_in(most::QUIET_EDIT),
+            late_offers: chance.once_in(most::LATE_OFFERS),
+            state_folders: chance.once_in(0.7),
             pause_max: chance.milliseconds(100..=if is_large { 6_000 } else { 12_000 }),
             replicas: chance.number(1..=3),
             settings,
@@ -239,7 +339,7 @@ fn settings(chance: &mut Chance) -> ControllerSettings {
         watch_based_routes: chance.once_in(0.3),
         refresh_node_labels: chance.once_in(0.3),
         // 100 is off: then every machine that goes is meant to go.
-        node_deletion_percent_max: if chance.once_in(0.3) { BREAKER_PERCENT } else { 100 },
+        node_deletion_percent_max: if chance.once_in(0.7) { BREAKER_PERCENT } else { 100 },
         orphan_scan_period: Duration::from_mins(1),
         delete_orphans: chance.once_in(0.3),
         ..ControllerSettings::default()

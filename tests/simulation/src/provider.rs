@@ -1,17 +1,19 @@
 //! The provider of a simulated cloud in one process, as a careful vendor would write it; some
 //! releases of it trap.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
 use async_trait::async_trait;
 use skysail_provider::{
     Call, Code, Detail, Error, Info, Ingress, Instance, Instances, Interface, LoadBalancerInventory,
-    LoadBalancerStatus, LoadBalancers, NodeSet, OwnedLoadBalancer, Result, Route, Routes, Service,
+    LoadBalancerStatus, LoadBalancers, NODES_PER_PAGE, NewRoute, NodeSet, OwnedLoadBalancer, Result, Route, Routes,
+    Service, Target,
 };
 
 use crate::{
     cloud::{Balancer, Cloud, CloudState, Lie, Sender, ports_of},
     link::Link,
+    plan::CloudWeather,
     referee::{Referee, Turn},
 };
 
@@ -79,7 +81,8 @@ impl CloudProvider {
             description: "simulated".to_owned(),
             provider_id_schemes: vec![cloud.scheme.to_owned()],
             has_cluster_id: true,
-            egress: Vec::new(),
+            serial_load_balancers: false,
+            page_nodes: NODES_PER_PAGE,
         };
         Self { cloud, process: process.to_owned(), link, referee, info, digest, traps }
     }
@@ -94,12 +97,7 @@ impl CloudProvider {
     }
 
     /// Checks in the order of the host: the fence, then the guest.
-    async fn enter<'a>(
-        &'a self,
-        call: &'a Call,
-        function: &'static str,
-        service: Option<&Service>,
-    ) -> Result<Entered<'a>> {
+    async fn enter<'a>(&'a self, call: &'a Call, function: &str, service: Option<&Service>) -> Result<Entered<'a>> {
         self.link.run(std::future::ready(())).await;
         call.fence.check()?;
         let turn = service.map(|service| self.referee.call_begins((&self.process, &self.link), function, service));
@@ -117,7 +115,7 @@ impl CloudProvider {
 #[async_trait]
 impl LoadBalancers for CloudProvider {
     async fn name(&self, call: &Call, _cluster: &str, service: &Service) -> Result<String> {
-        let _entered = self.enter(call, "name", None).await?;
+        let _entered = self.enter(call, &format!("name for {}", service.name), None).await?;
         Ok(name_of(service))
     }
 
@@ -127,7 +125,9 @@ impl LoadBalancers for CloudProvider {
         let look = |state: &CloudState| {
             state.balancers.contains_key(&name).then(|| state.addresses.get(&name).cloned()).flatten()
         };
-        Ok(entered.read(format!("get {name}"), look).await?.map(status_of))
+        let address = entered.read(format!("get {name}"), look).await?;
+        let is_denied = self.lies(format_args!("{name} does not exist"), |weather| weather.lies_absent);
+        Ok(address.filter(|_| !is_denied).map(status_of))
     }
 
     async fn ensure(
@@ -148,19 +148,25 @@ impl LoadBalancers for CloudProvider {
         let address = entered.write(format!("take address {name}"), take).await?;
         let balancer =
             Balancer { service: service.uid.clone(), ports: ports_of(service), backends: backends_of(nodes) };
-        let what = format!("put {name} {:?} -> {:?}", balancer.ports, balancer.backends);
+        let (what, request) = (name.clone(), format!("put {name} {:?} -> {:?}", balancer.ports, balancer.backends));
         let put = move |state: &mut CloudState| {
             state.without_pool.remove(&name);
             state.balancers.insert(name, balancer);
         };
-        entered.write(what, put).await?;
+        entered.write(request, put).await?;
         self.referee.ensured(&service.uid, &self.digest);
+        if self.lies(format_args!("the status of {what} is no status"), |weather| weather.lies_status) {
+            return Ok(self.no_status(service));
+        }
         Ok(status_of(address))
     }
 
     async fn update(&self, call: &Call, _cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
         let entered = self.enter(call, "update", Some(service)).await?;
         let (name, backends) = (name_of(service), backends_of(nodes));
+        if self.lies(format_args!("{name} does not exist"), |weather| weather.lies_absent) {
+            return Err(absent());
+        }
         let what = format!("set backends {name} {backends:?}");
         let put = move |state: &mut CloudState| match state.balancers.get_mut(&name) {
             Some(_) if state.without_pool.contains(&name) => {
@@ -170,14 +176,18 @@ impl LoadBalancers for CloudProvider {
                 balancer.backends = backends;
                 Ok(())
             }
-            None => Err(Error::new(Code::NotFound, "404 no such load balancer")),
+            None => Err(absent()),
         };
         entered.write(what, put).await?
     }
 
     async fn ensure_deleted(&self, call: &Call, _cluster: &str, service: &Service) -> Result<()> {
-        let entered = self.enter(call, "ensure-deleted", Some(service)).await?;
-        entered.delete(name_of(service)).await
+        let (entered, name) = (self.enter(call, "ensure-deleted", Some(service)).await?, name_of(service));
+        if self.lies(format_args!("{name} is deleted"), |weather| weather.lies_deleted) {
+            self.referee.left_behind(&service.uid);
+            return Ok(());
+        }
+        entered.delete(name).await
     }
 }
 
@@ -202,11 +212,13 @@ impl LoadBalancerInventory for CloudProvider {
             let names: BTreeSet<&String> = state.balancers.keys().chain(state.addresses.keys()).collect();
             names.into_iter().map(owned).collect()
         };
-        entered.read("list load balancers".to_owned(), all).await
+        let mut listed: Vec<_> = entered.read("list load balancers".to_owned(), all).await?;
+        self.omit_one_of(&mut listed);
+        Ok(listed)
     }
 
-    async fn delete(&self, call: &Call, _cluster: &str, name: &str) -> Result<()> {
-        self.enter(call, "delete", None).await?.delete(name.to_owned()).await
+    async fn delete(&self, call: &Call, _cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
+        self.enter(call, "delete", None).await?.delete(share.name.clone()).await
     }
 }
 
@@ -235,11 +247,44 @@ impl Instances for CloudProvider {
     }
 }
 
+fn absent() -> Error {
+    Error::new(Code::NotFound, "404 no such load balancer")
+}
+
 fn missing() -> Error {
     Error::new(Code::NotFound, "404 no such machine")
 }
 
 impl CloudProvider {
+    /// Whether the provider lies now: what it says, and at which share.
+    fn lies(&self, what: impl Display, share: impl FnOnce(&CloudWeather) -> f64) -> bool {
+        let lies = self.cloud.lies(share);
+        if lies {
+            self.cloud.tell(format_args!("lies to {}: {what}", self.process));
+        }
+        lies
+    }
+
+    fn omit_one_of<T>(&self, listed: &mut Vec<T>) {
+        if !listed.is_empty() && self.lies("an entry does not exist", |weather| weather.lies_unlisted) {
+            listed.remove(self.cloud.below(listed.len()));
+        }
+    }
+
+    /// A status that must not reach this Service.
+    fn no_status(&self, service: &Service) -> LoadBalancerStatus {
+        let ip = |ip: &str| Ingress { ip: Some(ip.to_owned()), ..Ingress::default() };
+        let hostname = |name: &str| Ingress { hostname: Some(name.to_owned()), ..Ingress::default() };
+        let ingress = match self.cloud.below(5) {
+            0 => vec![ip(JUNK)],
+            1 => vec![ip(self.referee.cluster_ip(&service.uid).as_deref().unwrap_or(JUNK))],
+            2 => vec![hostname("no host name")],
+            3 => vec![Ingress::default()],
+            _ => vec![ip("100.127.0.1"); 65],
+        };
+        LoadBalancerStatus { ingress }
+    }
+
     fn lie(&self, lie: Lie, answers: &mut Vec<Result<Instance>>) {
         self.cloud.tell(format_args!("answers {} with the lie {lie:?}", self.process));
         let count = answers.len().max(1);
@@ -268,21 +313,23 @@ impl Routes for CloudProvider {
         let look = |state: &CloudState| {
             let route = |(cidr, target): (&String, &String)| Route {
                 name: target.clone(),
-                target_node: state.machines.get(target).map(|machine| machine.name.clone()),
+                target: state.machines.get(target).map_or(Target::None, |machine| Target::Node(machine.name.clone())),
                 destination_cidr: cidr.clone(),
                 blackhole: !state.machines.contains_key(target),
                 ..Route::default()
             };
             state.routes.iter().map(route).collect()
         };
-        entered.read("list routes".to_owned(), look).await
+        let mut listed: Vec<_> = entered.read("list routes".to_owned(), look).await?;
+        self.omit_one_of(&mut listed);
+        Ok(listed)
     }
 
-    async fn create(&self, call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
+    async fn create(&self, call: &Call, _cluster: &str, routes: &[NewRoute]) -> Result<Vec<Result<()>>> {
         let entered = self.enter(call, "create-routes", None).await?;
         let mut results = Vec::new();
-        for (_, route) in routes {
-            let (cidr, node) = (route.destination_cidr.clone(), route.target_node.clone().unwrap_or_default());
+        for route in routes {
+            let (cidr, node) = (route.destination_cidr.clone(), route.node.clone());
             let what = format!("create route {cidr} -> {node}");
             let make = move |state: &mut CloudState| {
                 let target = state.machine_named(&node).cloned();

@@ -18,7 +18,14 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use crate::{
-    Plan, budget::Budget, client::REFEREE, cloud::Lie, link::Link, provider::JUNK, replica::LEASE_PATH, story::Story,
+    Plan,
+    budget::Budget,
+    client::REFEREE,
+    cloud::{Lie, RANGES},
+    link::Link,
+    provider::JUNK,
+    replica::LEASE_PATH,
+    story::Story,
 };
 
 /// The longest time between two calls of [`Referee::settle`].
@@ -49,8 +56,9 @@ struct Inner {
     lied_about: BTreeSet<String>,
     /// UIDs of nodes whose machine was reported missing together with all others.
     all_missing: BTreeSet<String>,
-    /// By process: UIDs of nodes that it deleted while all machines were reported missing.
-    deleted_by_lie: BTreeMap<String, BTreeSet<String>>,
+    /// By process and scheme of the provider ID: UIDs of nodes that the process deleted while all
+    /// machines were reported missing.
+    deleted_by_lie: BTreeMap<(String, String), BTreeSet<String>>,
     /// The largest number of nodes at one time.
     nodes_most: usize,
     /// Whether some process has received an old list.
@@ -58,6 +66,8 @@ struct Inner {
     /// UIDs of Services for which a process that had received an old list made a cloud resource
     /// that the current state forbids.
     made_in_the_past: BTreeSet<String>,
+    /// UIDs of Services whose load balancer a provider falsely said to have deleted.
+    left_behind: BTreeSet<String>,
     /// The lease's version, and when it was first seen.
     lease: Option<(String, Instant)>,
     /// By UID of a Service: the digest of the release that ensured its load balancer last.
@@ -106,6 +116,7 @@ impl Referee {
             nodes_most: 0,
             past_was_shown: false,
             made_in_the_past: BTreeSet::new(),
+            left_behind: BTreeSet::new(),
             lease: None,
             ensured: BTreeMap::new(),
             deleted_by_people: BTreeSet::new(),
@@ -163,7 +174,12 @@ impl Referee {
 
     /// Invariant: no more requests of this kind than its budget.
     pub(crate) fn spends(&self, what: String) {
-        let overspent = self.lock().budget.spend(what);
+        self.spends_for(what, 1);
+    }
+
+    /// The same where nothing says for which one of this many objects the request is.
+    pub(crate) fn spends_for(&self, what: String, objects: u32) {
+        let overspent = self.lock().budget.spend(what, objects);
         if let Some(overspent) = overspent {
             self.story.violate(overspent);
         }
@@ -200,8 +216,8 @@ impl Referee {
         self.lock().lied_about.contains(uid)
     }
 
-    /// Invariant: while a provider reports all machines as missing, a process deletes no more nodes
-    /// than the breaker allows.
+    /// Invariant: while a provider reports all machines as missing, a process deletes no more of
+    /// its nodes than the breaker allows.
     pub(crate) fn deletes(&self, process: &str, uid: &str, node: &Value) {
         let announced = node.pointer("/metadata/annotations").and_then(|all| all.get(ALLOW_DELETION_ANNOTATION));
         let mut inner = self.lock();
@@ -209,7 +225,8 @@ impl Referee {
             return;
         }
         let most = (inner.nodes_most * self.percent_max / 100).max(1);
-        let deleted = inner.deleted_by_lie.entry(process.to_owned()).or_default();
+        let (scheme, _) = text(node, "/spec/providerID").split_once("://").unwrap_or_default();
+        let deleted = inner.deleted_by_lie.entry((process.to_owned(), scheme.to_owned())).or_default();
         if deleted.insert(uid.to_owned()) && deleted.len() == most + 1 {
             drop(inner);
             self.story.violate(format_args!(
@@ -247,6 +264,24 @@ impl Referee {
     /// Service needs the resource.
     pub(crate) fn made_in_the_past(&self, uid: &str) -> bool {
         self.lock().made_in_the_past.contains(uid)
+    }
+
+    /// A provider says falsely that it has deleted the load balancer of this Service, so that only
+    /// the scan for orphans can find it.
+    pub(crate) fn left_behind(&self, uid: &str) {
+        self.lock().left_behind.insert(uid.to_owned());
+    }
+
+    /// See [`Self::left_behind`].
+    pub(crate) fn is_left_behind(&self, uid: &str) -> bool {
+        self.lock().left_behind.contains(uid)
+    }
+
+    /// The cluster IP of the Service with this UID; none if it is deleted.
+    pub(crate) fn cluster_ip(&self, uid: &str) -> Option<String> {
+        let services = self.objects("/api/v1/services");
+        let service = services.iter().find(|service| text(service, "/metadata/uid") == uid)?;
+        Some(text(service, "/spec/clusterIP").to_owned())
     }
 
     /// A release has ensured the load balancer of this Service.
@@ -294,16 +329,26 @@ impl Referee {
         }
     }
 
-    /// Invariant: no node has an invalid address. Call it regularly.
-    pub(crate) fn look_at(&self, nodes: &[Value]) {
+    /// Invariant: no node has an invalid address, and no Service has an address that no cloud gave
+    /// away. Call it regularly.
+    pub(crate) fn look(&self) {
+        let nodes = self.objects("/api/v1/nodes");
         {
             let mut inner = self.lock();
             inner.nodes_most = inner.nodes_most.max(nodes.len());
         }
-        for node in nodes {
+        for node in &nodes {
             let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
             if addresses.into_iter().flatten().any(|address| text(address, "/address") == JUNK) {
                 self.story.violate(format_args!("the node {} has an invalid address", text(node, "/metadata/name")));
+            }
+        }
+        for service in self.objects("/api/v1/services") {
+            let ingress = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
+            let is_given = |one: &Value| RANGES.iter().any(|range| text(one, "/ip").starts_with(range));
+            if ingress.into_iter().flatten().any(|one| !is_given(one)) {
+                let (name, shown) = (text(&service, "/metadata/name"), service.pointer("/status/loadBalancer"));
+                self.story.violate(format_args!("the Service {name} shows {shown:?}"));
             }
         }
     }

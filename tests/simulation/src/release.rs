@@ -1,35 +1,29 @@
-//! Releases of the simulated providers, their settings, and the vendor and operator who make both.
+//! Releases of the simulated providers, and their settings.
 
 use std::{
+    convert::Infallible,
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 
-use skysail_provider::{Error, Info, Interface};
+use skysail_provider::{Info, Interface, Result};
 use skysail_slot::{
-    CanaryOptions, Component, Drain, Offer, ProbationOptions, RolloutOptions, Vitals,
+    CanaryOptions, Component, Drain, Living, OnDifference, ProbationOptions, Proposer, RolloutOptions, Settings as _,
+    ShadowOptions, Vitals,
     fault::{Seen, of_call},
 };
-use tokio::{
-    sync::watch,
-    time::{Duration, Instant},
-};
+use tokio::time::{Duration, Instant};
 
 use crate::{
-    Plan, Referee,
-    chance::Chance,
+    Referee,
     cloud::{Cloud, HANGS},
     link::Link,
     provider::CloudProvider,
-    story::Story,
 };
 
-/// Long enough that other events happen meanwhile, and so short that twelve times as much, for a
-/// canary and its probation, ends in the calm.
-const WATCHED: ProbationOptions = ProbationOptions { calls: 3, time: Duration::from_secs(10) };
+/// How long a trial takes at least: long enough that other events happen meanwhile, and so short
+/// that twelve times as much, for a canary and its probation, ends in the calm.
+const TRIAL: Duration = Duration::from_secs(10);
 
 /// What is right or wrong with a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +35,18 @@ pub(crate) enum Nature {
     Choosy(u8),
     /// Its calls trap.
     Traps,
+    /// It answers otherwise than its predecessor.
+    Differs,
 }
 
 impl Nature {
     /// The first byte of a component says it.
-    fn of(component: &Component) -> Self {
-        match component.offer.bytes.first() {
-            Some(b'b') => Self::Broken,
-            Some(b't') => Self::Traps,
-            Some(b'c') => Self::Choosy(component.offer.bytes.get(1).map_or(0, |digit| digit - b'0')),
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        match bytes {
+            [b'b', ..] => Self::Broken,
+            [b't', ..] => Self::Traps,
+            [b'd', ..] => Self::Differs,
+            [b'c', config, ..] => Self::Choosy(config - b'0'),
             _ => Self::Good,
         }
     }
@@ -62,31 +59,59 @@ pub(crate) struct Conf {
     pub(crate) config: u8,
     /// Limits under which no release can describe itself.
     pub(crate) tight: bool,
+    pub(crate) shadow: Option<OnDifference>,
     /// A percentage of the objects.
     pub(crate) canary: Option<u8>,
     pub(crate) probation: bool,
+    /// Calls that have to end in a trial.
+    pub(crate) trial_calls: u64,
     /// The digest of a release that is to be tried once more.
     pub(crate) retry: Option<String>,
+    /// The source: a place of [`Source::places`].
+    pub(crate) place: usize,
+}
+
+impl Conf {
+    /// Whether the slot's settings are the same.
+    pub(crate) fn has_settings_of(&self, other: &Self) -> bool {
+        Self { retry: other.retry.clone(), place: other.place, ..self.clone() } == *other
+    }
 }
 
 /// Settings of a slot.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings(Arc<(Conf, RolloutOptions, Drain)>);
+pub(crate) struct Settings(Arc<Written>);
+
+#[derive(Debug)]
+struct Written {
+    conf: Conf,
+    rollout: RolloutOptions,
+    drain: Drain,
+    /// When calls went to a release under other settings.
+    replaced: OnceLock<Instant>,
+}
 
 impl Settings {
     pub(crate) fn new(conf: Conf) -> Self {
-        let canary = conf.canary.map(|percent| CanaryOptions { percent, watched: WATCHED });
-        let rollout = RolloutOptions { shadow: None, canary, probation: conf.probation.then_some(WATCHED) };
-        Self(Arc::new((conf, rollout, Drain::default())))
+        let watched = ProbationOptions { calls: conf.trial_calls, time: TRIAL };
+        let canary = conf.canary.map(|percent| CanaryOptions { percent, watched });
+        let shadow = conf.shadow.map(|on_difference| ShadowOptions { on_difference });
+        let rollout = RolloutOptions { shadow, canary, probation: conf.probation.then_some(watched) };
+        Self(Arc::new(Written { conf, rollout, drain: Drain::default(), replaced: OnceLock::new() }))
     }
 
     pub(crate) fn conf(&self) -> &Conf {
-        &self.0.0
+        &self.0.conf
     }
 
-    /// For the calls under these settings.
-    pub(crate) fn drain(&self) -> &Drain {
-        &self.0.2
+    /// Calls go to a release under other settings from now on.
+    pub(crate) fn are_replaced(&self) {
+        self.0.replaced.get_or_init(Instant::now);
+    }
+
+    /// See [`Self::are_replaced`].
+    pub(crate) fn replaced(&self) -> Option<Instant> {
+        self.0.replaced.get().copied()
     }
 
     pub(crate) fn with_config(&self, config: u8) -> Self {
@@ -96,11 +121,15 @@ impl Settings {
 
 impl skysail_slot::Settings for Settings {
     fn rollout(&self) -> &RolloutOptions {
-        &self.0.1
+        &self.0.rollout
     }
 
     fn retry(&self) -> Option<&str> {
         self.conf().retry.as_deref()
+    }
+
+    fn drain(&self) -> &Drain {
+        &self.0.drain
     }
 
     fn is(&self, other: &Self) -> bool {
@@ -114,12 +143,21 @@ pub(crate) struct Release {
     pub(crate) nature: Nature,
     settings: Settings,
     vitals: Arc<Vitals>,
-    pub(crate) drain: Drain,
+    drain: Drain,
     pub(crate) provider: CloudProvider,
-    living: Arc<AtomicUsize>,
+    living: Arc<Living>,
 }
 
 impl Release {
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The place that offered the component: the last byte of a component says it.
+    pub(crate) fn place(&self) -> usize {
+        usize::from(self.component.offer.bytes.last() == Some(&b'1'))
+    }
+
     /// Ends when the calls of this release have to end.
     pub(crate) async fn over(&self) {
         tokio::select! {
@@ -130,7 +168,7 @@ impl Release {
     }
 
     /// A call ended.
-    pub(crate) fn note<T>(&self, function: &str, answer: &Result<T, Error>) {
+    pub(crate) fn note<T>(&self, function: &str, answer: &Result<T>) {
         let Err(error) = answer else { return self.vitals.note(function, Ok(()), None) };
         let waited_for_cloud = error.message == HANGS;
         let seen = Seen { waited_for_cloud, computed: !waited_for_cloud, ..Seen::default() };
@@ -141,7 +179,7 @@ impl Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        self.living.fetch_sub(1, Ordering::SeqCst);
+        self.living.send_modify(|count| *count -= 1);
     }
 }
 
@@ -159,7 +197,7 @@ impl fmt::Debug for Release {
 
 impl skysail_slot::Release for Release {
     type Settings = Settings;
-    type Proposer = tokio::sync::oneshot::Sender<tokio::sync::oneshot::Sender<skysail_slot::Done>>;
+    type Proposer = Proposer<Infallible>;
     const CONTRACT: &'static str = "0.1.0";
 
     fn component(&self) -> &Component {
@@ -178,8 +216,12 @@ impl skysail_slot::Release for Release {
         &self.vitals
     }
 
+    fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
     fn is_under(&self, settings: &Settings) -> bool {
-        skysail_slot::Settings::is(&self.settings, settings)
+        self.settings.is(settings)
     }
 }
 
@@ -189,13 +231,13 @@ pub(crate) struct Maker {
     pub(crate) process: String,
     pub(crate) link: Arc<Link>,
     pub(crate) referee: Arc<Referee>,
-    pub(crate) living: Arc<AtomicUsize>,
+    pub(crate) living: Arc<Living>,
 }
 
 impl Maker {
     pub(crate) fn make(&self, component: &Component, settings: &Settings) -> Arc<Release> {
-        self.living.fetch_add(1, Ordering::SeqCst);
-        let nature = Nature::of(component);
+        self.living.send_modify(|count| *count += 1);
+        let nature = Nature::of(&component.offer.bytes);
         let Self { cloud, process, link, referee, living } = self;
         Arc::new(Release {
             component: component.clone(),
@@ -216,149 +258,5 @@ impl Maker {
     /// The share of loads that fail by a fault of the machine.
     pub(crate) fn unlucky(&self) -> f64 {
         self.cloud.unlucky()
-    }
-}
-
-/// What every process reads of one provider.
-#[derive(Clone)]
-pub(crate) struct Source {
-    pub(crate) offers: watch::Receiver<Component>,
-    pub(crate) conf: watch::Receiver<Conf>,
-}
-
-/// The vendor, who offers releases, and the operator of their settings.
-pub(crate) struct Vendor {
-    offers: Vec<watch::Sender<Component>>,
-    confs: Vec<watch::Sender<Conf>>,
-    /// Components made, to give each its number.
-    made: usize,
-    /// The component before the newest.
-    earlier: Vec<Option<Component>>,
-    chance: Chance,
-    story: Story,
-    /// A second offer that comes while the first one is loaded: of which cloud, and when.
-    due: Option<(usize, Instant)>,
-}
-
-impl Vendor {
-    pub(crate) fn new(plan: &Plan, clouds: usize, story: Story) -> Self {
-        let mut vendor = Self {
-            offers: Vec::new(),
-            confs: Vec::new(),
-            made: 0,
-            earlier: vec![None; clouds],
-            chance: Chance::of(plan.seed, "vendor"),
-            story,
-            due: None,
-        };
-        for cloud in 0..clouds {
-            let first = vendor.component(cloud, "g");
-            vendor.offers.push(watch::Sender::new(first));
-            let conf = Conf {
-                canary: vendor.chance.once_in(0.5).then_some(20),
-                probation: vendor.chance.once_in(0.7),
-                ..Conf::default()
-            };
-            vendor.confs.push(watch::Sender::new(conf));
-        }
-        vendor
-    }
-
-    pub(crate) fn sources(&self) -> Vec<Source> {
-        let source = |(offers, conf): (&watch::Sender<Component>, &watch::Sender<Conf>)| Source {
-            offers: offers.subscribe(),
-            conf: conf.subscribe(),
-        };
-        self.offers.iter().zip(&self.confs).map(source).collect()
-    }
-
-    fn component(&mut self, cloud: usize, nature: &str) -> Component {
-        self.made += 1;
-        let text = format!("{nature} p{cloud} {}", self.made);
-        let what = match nature.as_bytes() {
-            [b'b', ..] => "broken",
-            [b't', ..] => "traps",
-            [b'c', config, ..] => {
-                if *config == b'0' {
-                    "only config 0"
-                } else {
-                    "only config 1"
-                }
-            }
-            _ => "good",
-        };
-        let origin = format!("release {} ({what})", self.made);
-        Component::new(Offer { bytes: text.into(), origin })
-    }
-
-    fn publish(&mut self, cloud: usize, component: Component) {
-        self.story.tell("vendor", format_args!("offers {} of p{cloud}", component.offer.origin));
-        if let (Some(offers), Some(earlier)) = (self.offers.get(cloud), self.earlier.get_mut(cloud)) {
-            *earlier = Some(offers.send_replace(component));
-        }
-    }
-
-    /// Offers a release of some nature, or an earlier one once more.
-    pub(crate) fn offer(&mut self) {
-        let cloud = self.chance.number(0..=1);
-        let weights = [(5, "g"), (2, "b"), (3, "t"), (1, "c0"), (1, "c1"), (2, "earlier")];
-        let nature = self.chance.weighted(&weights).unwrap_or("g");
-        let earlier = self.earlier.get(cloud).cloned().flatten().filter(|_| nature == "earlier");
-        let component = earlier.unwrap_or_else(|| self.component(cloud, nature));
-        self.publish(cloud, component);
-        if self.chance.once_in(0.3) {
-            self.due = Some((cloud, Instant::now() + self.chance.milliseconds(0..=4_000)));
-        }
-    }
-
-    /// Offers what is due.
-    pub(crate) fn go_on(&mut self) {
-        if let Some((cloud, _)) = self.due.take_if(|(_, at)| *at <= Instant::now()) {
-            let component = self.component(cloud, "g");
-            self.publish(cloud, component);
-        }
-    }
-
-    /// Edits the settings of one provider.
-    pub(crate) fn edit(&mut self) {
-        let cloud = self.chance.number(0..=1);
-        let which = self.chance.number(0..=6);
-        let newest = self.offers.get(cloud).map(|offers| offers.borrow().digest.to_string());
-        self.change(cloud, |conf| match which {
-            0 => conf.canary = if conf.canary.is_some() { None } else { Some(30) },
-            1 => conf.probation = !conf.probation,
-            2 => conf.tight = !conf.tight,
-            3 => conf.retry = if conf.retry.is_some() { None } else { newest },
-            _ => conf.config = 1 - conf.config,
-        });
-    }
-
-    fn change(&self, cloud: usize, change: impl FnOnce(&mut Conf)) {
-        let Some(confs) = self.confs.get(cloud) else { return };
-        confs.send_modify(change);
-        self.story.tell("operator", format_args!("has now for p{cloud} {:?}", *confs.borrow()));
-    }
-
-    /// Releases can be loaded under the last settings. One more release is offered, perhaps a bad
-    /// one.
-    pub(crate) fn clear_up(&mut self) {
-        for cloud in 0..self.offers.len() {
-            self.change(cloud, |conf| conf.tight = false);
-            let nature = self.chance.weighted(&[(1, "g"), (1, "t"), (1, "b")]).unwrap_or("g");
-            let component = self.component(cloud, nature);
-            self.publish(cloud, component);
-        }
-    }
-
-    /// The last offers of the day are good. New settings may come while they are loaded.
-    pub(crate) fn offer_last(&mut self) {
-        self.due = None;
-        for cloud in 0..self.offers.len() {
-            let component = self.component(cloud, "g");
-            self.publish(cloud, component);
-            if self.chance.once_in(0.3) {
-                self.change(cloud, |conf| conf.config = 1 - conf.config);
-            }
-        }
     }
 }

@@ -3,38 +3,34 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ending, Findings, Ledger, Manager, ProviderAddresses, ProviderEntry,
+    Clients, ControllerMetrics, ControllerSettings, Ending, Ledger, Manager, ProviderAddresses, ProviderEntry,
     Providers,
 };
 use skysail_dev::api::ApiServer;
 use skysail_election::{Clock, ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Timing, fenced};
-use skysail_slot::{Component, Offered, Request, SlotStatus};
-use tokio::{
-    sync::watch,
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval},
-};
+use skysail_slot::SlotStatus;
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Plan, Referee,
     chance::Chance,
-    client::of_process,
-    clock::wait,
+    client::{of_controllers, of_process},
     cloud::Cloud,
+    feeder::{Feeder, Source},
+    folder::Folder,
     link::{Link, Requests},
     operator::Ownership,
-    release::{Conf, Maker, Settings, Source},
+    release::{Maker, Settings},
     slot::Slot,
     slot_provider::SlotProvider,
     story::Story,
 };
 
-/// The time between two retries of an offer.
-const RETRY_PERIOD: Duration = Duration::from_secs(30);
 const LEASE: &str = "cloud-controller-manager";
 /// The API path of the lease.
 pub(crate) const LEASE_PATH: &str =
@@ -73,6 +69,7 @@ struct Served {
     provider: Arc<SlotProvider>,
     /// As in `skysail run`: the slot's generation, and nothing else of its status.
     generation: watch::Sender<u64>,
+    rotations: watch::Receiver<u64>,
 }
 
 /// The clocks of the process's machine: they run a little faster or slower than virtual time, and
@@ -95,10 +92,20 @@ impl Clock for ReplicaClock {
 
 impl Replica {
     /// Starts the process.
-    pub(crate) fn start(site: &Site, plan: &Plan, name: String, chance: &mut Chance) -> Self {
+    pub(crate) fn start(
+        site: &Site,
+        plan: &Plan,
+        (name, folder): (String, Option<Folder>),
+        chance: &mut Chance,
+    ) -> Self {
         site.story.tell(&name, "starts");
         let link = Link::new(site.requests.clone());
-        let mut tasks = JoinSet::new();
+        let (mut tasks, runs) = (JoinSet::new(), Arc::clone(&link));
+        // Nothing of this happens while the process is frozen.
+        let mut spawn = |task: BoxFuture<'static, String>| {
+            let link = Arc::clone(&runs);
+            tasks.spawn(async move { link.run(task).await });
+        };
         let mut slots = Vec::new();
         for (index, (cloud, source)) in site.clouds.iter().zip(&site.sources).enumerate() {
             let maker = Maker {
@@ -111,15 +118,18 @@ impl Replica {
             let called = format!("{name}/{}", provider_name(index));
             let chance = |what: &str| Chance::of(plan.seed, &format!("{what} of {called}"));
             let told = (site.story.clone(), chance("loads"));
-            let settings = Settings::new(source.conf.borrow().clone());
+            let conf = source.conf.borrow().clone();
+            let settings = Settings::new(conf.clone());
             let (slot, task) = Slot::new(called.clone(), settings, maker, told);
-            tasks.spawn(task);
+            spawn(task.boxed());
             let generation = watch::Sender::new(0);
-            tasks.spawn(follow_generation(slot.status(), generation.clone()));
-            tasks.spawn(follow_offers(Arc::clone(&slot), source.offers.clone()));
-            tasks.spawn(follow_settings(Arc::clone(&slot), source.conf.clone(), chance("settings")));
+            spawn(follow_generation(slot.status(), generation.clone()).boxed());
+            let kept = folder.clone().map(|folder| (provider_name(index), folder));
+            let (source, link) = (source.clone(), Arc::clone(&link));
+            let feeder = Feeder { slot: Arc::clone(&slot), source, conf, kept, link };
+            spawn(feeder.follow_settings(chance("settings")).boxed());
             let provider = Arc::new(SlotProvider::new(Arc::clone(&slot), cloud.has_routes));
-            slots.push(Served { slot, provider, generation });
+            slots.push(Served { slot, provider, generation, rotations: cloud.rotations() });
         }
         let stop = CancellationToken::new();
         let skew = i64::try_from(chance.number(0..=600)).unwrap_or_default();
@@ -127,7 +137,8 @@ impl Replica {
         let thousandths = 1_000 + chance.number(0..=2 * plan.clock_skew) - plan.clock_skew;
         let rate = f64::from(u32::try_from(thousandths).unwrap_or(1_000)) / 1_000.0;
         let life = Life {
-            client: of_process(&site.server, &name, &link),
+            elections: of_process(&site.server, &name, (&link, plan.rate)),
+            clients: of_controllers(&site.server, &name, (&link, plan.rate)),
             slots: slots.clone(),
             ownership: site.ownership.clone(),
             settings: plan.settings.clone(),
@@ -136,8 +147,7 @@ impl Replica {
             stop: stop.clone(),
             story: site.story.clone(),
         };
-        let runs = Arc::clone(&link);
-        tasks.spawn(async move { runs.run(life.run()).await });
+        spawn(life.run().boxed());
         Self { name, link, stop, slots, tasks }
     }
 
@@ -155,11 +165,21 @@ impl Replica {
         self.stop.cancel();
     }
 
+    /// Whether the slot of this provider refuses this release for good.
+    pub(crate) fn refuses(&self, provider: usize, digest: &str) -> bool {
+        let status = self.slots.get(provider).map(|served| served.slot.status());
+        status.is_some_and(|status| {
+            let status = status.borrow();
+            let serves = status.active.as_ref().is_some_and(|active| active.digest == digest);
+            !serves && status.refused.as_ref().is_some_and(|refusal| refusal.lasting && refusal.digest == digest)
+        })
+    }
+
     /// What is wrong with the slots after the last offers.
     pub(crate) fn wrong_slots(&self, sources: &[Source]) -> Vec<String> {
         let wrong = |(served, source): (&Served, &Source)| {
-            let (status, newest) = (served.slot.status().borrow().clone(), source.offers.borrow());
-            let name = &served.slot.name;
+            let (status, name) = (served.slot.status().borrow().clone(), &served.slot.name);
+            let Some(newest) = source.newest() else { return Some(format!("{name} has a source that fails")) };
             let serves = status.active.as_ref().map(|active| active.digest.as_str());
             if serves != Some(&*newest.digest) {
                 let serves = status.active.map(|active| active.origin);
@@ -167,6 +187,12 @@ impl Replica {
             }
             if status.canary.is_some() || status.candidate.is_some() || status.probation.is_some() {
                 return Some(format!("{name} has not ended its rollout"));
+            }
+            if let Some(failure) = status.source_failure {
+                return Some(format!("{name} says that {}", failure.reason));
+            }
+            if served.slot.keeps_questions() != source.conf.borrow().shadow.is_some() {
+                return Some(format!("{name} keeps questions without need, or does not keep them"));
             }
             let living = served.slot.living();
             (living != 1).then(|| format!("{name} holds {living} releases, and one serves"))
@@ -186,66 +212,6 @@ async fn follow_generation(mut status: watch::Receiver<SlotStatus>, sender: watc
     }
 }
 
-/// As the feeder of `skysail run`: offers what the source has, now and after each change, and
-/// retries. Invariant: each offer is answered, and only a newer one overtakes it.
-async fn follow_offers(slot: Arc<Slot>, mut offers: watch::Receiver<Component>) -> String {
-    let mut retry = interval(RETRY_PERIOD);
-    retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut under_way = JoinSet::new();
-    offers.mark_changed();
-    loop {
-        tokio::select! {
-            biased;
-            Ok(()) = offers.changed() => {
-                let component = offers.borrow_and_update().clone();
-                let (slot, newest) = (Arc::clone(&slot), offers.clone());
-                under_way.spawn(async move {
-                    let (digest, origin) = (Arc::clone(&component.digest), component.offer.origin.clone());
-                    let answer = slot.request(|reply| Request::Offered { component, reply }).await;
-                    let is_newest = newest.borrow().digest == digest;
-                    if answer.is_none() || (is_newest && answer == Some(Ok(Offered::Overtaken))) {
-                        slot.story.violate(format_args!("{}: the offer of {origin} is lost: {answer:?}", slot.name));
-                    }
-                });
-            }
-            Some(_) = under_way.join_next() => {}
-            _ = retry.tick(), if under_way.is_empty() => {
-                let slot = Arc::clone(&slot);
-                under_way.spawn(async move {
-                    drop(slot.request(|reply| Request::Retry { reply }).await);
-                });
-            }
-        }
-    }
-}
-
-/// As an operator's edit reaches the fleet: the settings are judged, and committed after a while.
-/// Sometimes another provider of the fleet refuses its own, so that these are dropped, and come
-/// again.
-async fn follow_settings(slot: Arc<Slot>, mut confs: watch::Receiver<Conf>, mut chance: Chance) -> String {
-    let mut known = confs.borrow().clone();
-    while confs.changed().await.is_ok() {
-        let conf = confs.borrow_and_update().clone();
-        if conf == known {
-            continue;
-        }
-        let retry = conf.retry.clone();
-        if (Conf { retry: known.retry.clone(), ..conf.clone() }) == known {
-            // Nothing else has changed, so that nothing has to be judged.
-            slot.ask_again(retry).await;
-        } else {
-            let after = chance.milliseconds(0..=3_000);
-            if chance.once_in(0.3) {
-                slot.reconfigure(Settings::new(conf.clone()), None).await;
-                wait(after).await;
-            }
-            slot.reconfigure(Settings::new(conf.clone()), Some(after)).await;
-        }
-        known = conf;
-    }
-    "its operator is gone".to_owned()
-}
-
 /// The name of the provider of this cloud, by its place in [`Site::clouds`].
 fn provider_name(cloud: usize) -> String {
     format!("p{cloud}")
@@ -255,8 +221,6 @@ fn provider_name(cloud: usize) -> String {
 fn providers(slots: &[Served], ownership: Ownership) -> Providers {
     let there = [true, ownership.second, ownership.younger];
     let entry = |(index, (slot, _)): (usize, (&Served, bool))| ProviderEntry {
-        name: provider_name(index),
-        provider: Arc::clone(&slot.provider) as Arc<_>,
         default: index == 0,
         node_selector: if index == 1 && ownership.selector {
             [(CLOUD_LABEL.to_owned(), "second".to_owned())].into()
@@ -270,21 +234,21 @@ fn providers(slots: &[Served], ownership: Ownership) -> Providers {
         },
         provider_id_schemes: (index == 0 && ownership.pinned).then(|| vec!["first".to_owned()]),
         addresses: if index == 1 && !ownership.any_address {
-            ProviderAddresses::new(&["100.64.2.0/24".to_owned()], &[]).unwrap()
+            ProviderAddresses::new(&["100.65.0.0/16".to_owned()], &[]).unwrap()
         } else {
             ProviderAddresses::default()
         },
         generation: slot.generation.subscribe(),
-        // The simulated clouds have no credentials.
-        rotations: watch::channel(0).1,
-        findings: Findings::default(),
+        rotations: slot.rotations.clone(),
+        ..ProviderEntry::new(provider_name(index), Arc::clone(&slot.provider) as Arc<_>)
     };
     Providers::new(slots.iter().zip(there).enumerate().filter(|(_, (_, there))| *there).map(entry).collect()).unwrap()
 }
 
 /// The task of the process.
 struct Life {
-    client: kube::Client,
+    elections: kube::Client,
+    clients: Clients,
     slots: Vec<Served>,
     ownership: watch::Receiver<Ownership>,
     settings: ControllerSettings,
@@ -295,9 +259,10 @@ struct Life {
 }
 
 impl Life {
-    /// Runs the process; returns the reason of its end.
+    /// Runs the process; returns the reason of its end. Invariant: a process that cancelled calls
+    /// after SIGTERM does not say that all ended.
     async fn run(self) -> String {
-        let Self { client, slots, mut ownership, settings, clock, name, stop, story } = self;
+        let Self { elections, clients, slots, mut ownership, settings, clock, name, stop, story } = self;
         let config = ElectionConfig {
             namespace: "kube-system".to_owned(),
             lease: LEASE.to_owned(),
@@ -306,19 +271,20 @@ impl Life {
         };
         let mut registry = Registry::default();
         let metrics = ElectionMetrics::register(&mut registry);
-        let elector = Elector::new(ElectorOptions { client: client.clone(), config, clock: Arc::new(clock), metrics });
+        let elector = Elector::new(ElectorOptions { client: elections, config, clock: Arc::new(clock), metrics });
         let Some(mut leader) = elector.acquire(&stop).await else { return "is stopped".to_owned() };
         story.tell(&name, "leads");
         let fence = leader.fence().clone();
         let metrics = ControllerMetrics::register(&mut registry);
-        let client = fenced(&client, fence.clone());
+        let clients = clients.map(|client| fenced(client, fence.clone()));
         let known = watch::Sender::new(providers(&slots, *ownership.borrow_and_update()));
-        let manager = Manager::new(client, known.subscribe(), settings, metrics, Ledger::default()).fenced(fence);
-        let mut running = pin!(manager.run(stop));
+        let manager = Manager::new(clients, known.subscribe(), settings, metrics, Ledger::default()).fenced(fence);
+        let (mut running, mut stopped) = (pin!(manager.run(stop.clone())), None);
         let ending = loop {
             tokio::select! {
                 biased;
                 lost = leader.lost() => return lost.to_string(),
+                () = stop.cancelled(), if stopped.is_none() => stopped = Some(Instant::now()),
                 ending = &mut running => break ending,
                 Ok(()) = ownership.changed() => {
                     story.tell(&name, "takes up other claims");
@@ -326,6 +292,10 @@ impl Life {
                 }
             }
         };
+        let cancels = |served: &Served| stopped.is_some_and(|time| served.slot.has_cancelled_since(time));
+        if matches!(ending, Ok(Ending::Clean)) && slots.iter().any(cancels) {
+            story.violate(format_args!("{name} cancelled calls at its end, and says that all ended"));
+        }
         match ending {
             Err(error) => panic!("{name}: {error}"),
             // As in `skysail run`: requests of cancelled calls may still arrive, so the process

@@ -1,5 +1,7 @@
 //! Runs one day: faults and operations, then calm, then the checks of the end state.
 
+mod epilogue;
+
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -14,14 +16,15 @@ use crate::{
     clock::wait,
     cloud::Cloud,
     end_state::{differences, node_differences},
+    folder::Folder,
     link::{Link, Requests},
     operations::People,
     operator::Operator,
     referee::LOOK_EVERY,
-    release::Vendor,
     replica::{Replica, Site},
     rival::Rival,
     story::Story,
+    vendor::Vendor,
     weather::Weather,
 };
 
@@ -52,7 +55,9 @@ enum Event {
     Partition,
     Release,
     Settings,
+    Source,
     Token,
+    Outage,
     Compaction,
     Tampering,
     LostConnections,
@@ -71,6 +76,7 @@ pub async fn run(plan: Plan, told: &OnceLock<Story>) -> Outcome {
     let mut day = Day::begin(plan);
     // Cannot fail: each day has its own empty cell.
     drop(told.set(day.site.story.clone()));
+    day.people.populate(day.plan.population).await;
     for _ in 0..day.plan.operations {
         let pause = day.chance.milliseconds(0..=u64::try_from(day.plan.pause_max.as_millis()).unwrap_or_default());
         day.pass(pause).await;
@@ -79,11 +85,14 @@ pub async fn run(plan: Plan, told: &OnceLock<Story>) -> Outcome {
     day.clear_up().await;
     let mut wrong = day.nodes_are_well_without_services().await;
     if wrong.is_empty() {
-        wrong = day.becomes_well(Day::differences).await;
+        wrong = day.becomes_well(CALM_MAX, Day::differences).await;
     }
     if wrong.is_empty() {
         day.site.story.tell("calm", "all is well");
         wrong = day.stays_quiet().await;
+    }
+    if wrong.is_empty() {
+        wrong = day.epilogue().await;
     }
     let story = &day.site.story;
     for line in &wrong {
@@ -100,10 +109,14 @@ struct Day {
     people: People,
     /// For each replica the process that runs, or when the next one starts.
     places: Vec<Place>,
+    /// The state folders of the replicas, where they have some.
+    folders: Vec<Option<Folder>>,
     lives: usize,
     chance: Chance,
     /// When processes that were cut off reach the API again.
     reached_again: Vec<(Instant, String)>,
+    /// When expired tokens are replaced, and of which cloud.
+    rotations: Vec<(Instant, Arc<Cloud>)>,
     /// When frozen processes continue.
     frozen: Vec<(Instant, Arc<Link>, String)>,
     operator: Operator,
@@ -133,6 +146,7 @@ impl Day {
         let site = Site { server, clouds, sources, referee, story, ownership, requests: Requests::default() };
         let people = People::new(&site, &plan);
         let places = (0..plan.replicas).map(|_| Place::Down(Instant::now())).collect();
+        let folders = (0..plan.replicas).map(|_| plan.state_folders.then(Folder::default)).collect();
         let chance = Chance::of(plan.seed, "day");
         Self {
             plan,
@@ -140,9 +154,11 @@ impl Day {
             weather,
             people,
             places,
+            folders,
             lives: 0,
             chance,
             reached_again: Vec::new(),
+            rotations: Vec::new(),
             frozen: Vec::new(),
             operator,
             vendor,
@@ -174,18 +190,22 @@ impl Day {
             self.site.story.tell(&process, "reaches the API again");
             self.weather.cut_off(&process, false);
         }
+        for (_, cloud) in self.rotations.extract_if(.., |(at, _)| *at <= now) {
+            cloud.rotate_token();
+        }
         let thawed = self.frozen.extract_if(.., |(until, ..)| *until <= now);
         for (_, link, process) in thawed {
             self.site.story.tell(&process, "goes on");
             link.freeze(false);
         }
-        for place in &mut self.places {
+        for (place, folder) in self.places.iter_mut().zip(&self.folders) {
             let ended = match place {
                 Place::Runs(replica) => replica.ended().map(|reason| (replica.name.clone(), reason)),
                 Place::Down(until) if *until <= now => {
                     self.lives += 1;
                     let name = format!("replica-{}", self.lives);
-                    *place = Place::Runs(Replica::start(&self.site, &self.plan, name, &mut self.chance));
+                    let identity = (name, folder.clone());
+                    *place = Place::Runs(Replica::start(&self.site, &self.plan, identity, &mut self.chance));
                     None
                 }
                 Place::Down(_) => None,
@@ -206,7 +226,9 @@ impl Day {
             (mishaps.partition, Event::Partition),
             (mishaps.release, Event::Release),
             (mishaps.settings, Event::Settings),
+            (mishaps.source, Event::Source),
             (mishaps.token, Event::Token),
+            (mishaps.outage, Event::Outage),
             (mishaps.compaction, Event::Compaction),
             (mishaps.tampering, Event::Tampering),
             (mishaps.lost_connections, Event::LostConnections),
@@ -218,15 +240,19 @@ impl Day {
         ];
         let time = self.chance.milliseconds(1_000..=60_000);
         self.site.referee.operation();
-        self.site.referee.look_at(&self.site.referee.objects("/api/v1/nodes"));
+        self.site.referee.look();
         match self.chance.weighted(&weights).unwrap_or(Event::People) {
             Event::People => self.people.act().await,
             Event::Token => {
                 if let Some(cloud) = self.chance.pick(&self.site.clouds) {
                     self.site.story.tell(cloud.name, format_args!("the token expires for {} ms", time.as_millis()));
                     cloud.expire_token(time);
+                    if self.chance.once_in(0.5) {
+                        self.rotations.push((Instant::now() + time / 2, Arc::clone(cloud)));
+                    }
                 }
             }
+            Event::Outage => self.fail_some_cloud(2 * time).await,
             Event::MassLie => {
                 if let Some(cloud) = self.chance.pick(&self.site.clouds) {
                     let story = &self.site.story;
@@ -244,11 +270,27 @@ impl Day {
             Event::Ownership => self.operator.edit(),
             Event::Release => self.vendor.offer(),
             Event::Settings => self.vendor.edit(),
+            Event::Source => self.vendor.disturb_source(),
             Event::Rival => {
                 self.site.story.tell("rival", format_args!("empties each status for {} ms", time.as_millis()));
                 self.rival.act_until(Instant::now() + time);
             }
             event => self.befall_process(event, time),
+        }
+    }
+
+    /// Some cloud fails every request for a while, which begins while a new release is loaded or on
+    /// trial. Before it, the predecessor has calls to be compared with: another set of nodes
+    /// updates every load balancer.
+    async fn fail_some_cloud(&mut self, time: Duration) {
+        let index = self.chance.number(0..=self.site.clouds.len() - 1);
+        let pause = self.chance.milliseconds(2_000..=10_000);
+        self.people.exclude_some_node().await;
+        if let Some(cloud) = self.site.clouds.get(index) {
+            let (after, long) = (pause.as_millis(), time.as_millis());
+            self.site.story.tell(cloud.name, format_args!("fails every request for {long} ms, in {after} ms"));
+            cloud.break_down(pause, time);
+            self.vendor.offer_good(index);
         }
     }
 
@@ -275,12 +317,14 @@ impl Day {
             }),
             Event::People
             | Event::Token
+            | Event::Outage
             | Event::MassLie
             | Event::Compaction
             | Event::Tampering
             | Event::LostPool
             | Event::Release
             | Event::Settings
+            | Event::Source
             | Event::Ownership
             | Event::Rival => {}
         }
@@ -294,6 +338,12 @@ impl Day {
         if let Place::Runs(replica) = place {
             self.site.story.tell(&replica.name, "is killed");
             *place = Place::Down(down);
+        }
+        if let Some(Some(folder)) = self.folders.get_mut(index)
+            && self.chance.once_in(0.2)
+        {
+            self.site.story.tell("kubelet", "starts the next process on another machine, with an empty state folder");
+            *folder = Folder::default();
         }
     }
 
@@ -322,18 +372,34 @@ impl Day {
         self.operator.restore();
         self.site.clouds.iter().for_each(|cloud| cloud.clear_up());
         self.vendor.clear_up();
-        // The last offers come while these are loaded, or soon after.
-        let soon = self.chance.milliseconds(0..=10_000);
-        self.pass(soon).await;
-        self.vendor.offer_last();
+        if self.plan.late_offers {
+            self.vendor.offer_any();
+            // The last offers come while these are loaded, or soon after.
+            let soon = self.chance.milliseconds(0..=10_000);
+            self.pass(soon).await;
+            self.vendor.offer_last();
+        }
         self.people.bring_everything_up().await;
     }
 
-    /// Waits until all checks pass; returns those that still fail after [`CALM_MAX`].
-    async fn becomes_well(&mut self, look: impl Fn(&Self) -> Vec<String>) -> Vec<String> {
+    /// The vendor offers a good release for each provider whose newest release cannot stay. No
+    /// other provider gets one: a swap reconciles every object, and would hide a lost wake-up.
+    fn offer_where_needed(&mut self) {
+        for cloud in 0..self.site.clouds.len() {
+            let newest = self.vendor.newest(cloud);
+            let refuses = |place: &Place| matches!(place, Place::Runs(replica) if replica.refuses(cloud, &newest));
+            if !self.vendor.may_stay(cloud) || self.places.iter().any(refuses) {
+                self.vendor.offer_good(cloud);
+            }
+        }
+    }
+
+    /// Waits until all checks pass; returns those that still fail after this time.
+    async fn becomes_well(&mut self, max: Duration, look: impl Fn(&Self) -> Vec<String>) -> Vec<String> {
         let began = Instant::now();
         let mut wrong = look(self);
-        while !wrong.is_empty() && began.elapsed() < CALM_MAX {
+        while !wrong.is_empty() && began.elapsed() < max {
+            self.offer_where_needed();
             self.pass(LOOK).await;
             wrong = look(self);
         }
@@ -348,17 +414,23 @@ impl Day {
         }
         self.site.story.tell("calm", "no process may list Services, and all start again");
         self.weather.forbid_services(true);
-        self.places.iter_mut().for_each(|place| *place = Place::Down(Instant::now()));
-        let wrong = self.becomes_well(|day| node_differences(&day.site)).await;
+        self.restart_all();
+        let wrong = self.becomes_well(CALM_MAX, |day| node_differences(&day.site)).await;
         self.weather.forbid_services(false);
         wrong.into_iter().map(|wrong| format!("without the right to list Services: {wrong}")).collect()
+    }
+
+    /// All processes die, and start again.
+    fn restart_all(&mut self) {
+        self.places.iter_mut().for_each(|place| *place = Place::Down(Instant::now()));
     }
 
     fn differences(&self) -> Vec<String> {
         let mut wrong = differences(&self.site, self.plan.settings.delete_orphans);
         for place in &self.places {
-            if let Place::Runs(replica) = place {
-                wrong.extend(replica.wrong_slots(&self.site.sources));
+            match place {
+                Place::Runs(replica) => wrong.extend(replica.wrong_slots(&self.site.sources)),
+                Place::Down(_) => wrong.push("a replica is down".to_owned()),
             }
         }
         wrong

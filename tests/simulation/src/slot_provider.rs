@@ -1,32 +1,60 @@
 //! A slot as a provider, as in `skysail-host`: each call goes to the release that serves when it
 //! begins, and is repeated where that release is replaced and the call does not end in time.
 
-use std::{fmt, iter::repeat_n, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use skysail_provider::{
     Call, Code, Detail, Error, Info, Instance, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, Node, NodeSet, OwnedLoadBalancer, Provider, Result, Route, Routes, Service,
+    LoadBalancers, NewRoute, NodeSet, OwnedLoadBalancer, Provider, Result, Route, Routes, Service,
 };
-use skysail_slot::Release as _;
+use skysail_slot::{Release as _, Share};
 
 use crate::{release::Release, slot::Slot};
+
+/// Of one call about several nodes.
+type Answers = Result<Vec<Result<Instance>>>;
 
 macro_rules! on {
     ($self:ident, $interface:ident, $uid:expr, |$provider:ident| $call:expr) => {
         loop {
             let release = $self.slot.hold(Interface::$interface, $uid)?;
+            let mut under_way = UnderWay::begin(&$self.slot);
             let $provider = &release.provider;
             tokio::select! {
                 biased;
                 answer = $call => {
-                    release.note(stringify!($interface), &answer);
+                    under_way.ended = true;
+                    $self.slot.note(&release, stringify!($interface), &answer);
                     break answer;
                 }
-                () = release.over() => $self.repeats(&release),
+                () = release.over() => {
+                    under_way.ended = true;
+                    $self.repeats(&release);
+                }
             }
         }
     };
+}
+
+/// A call. Dropped before its end, it was cancelled by its process.
+struct UnderWay<'a> {
+    slot: &'a Slot,
+    ended: bool,
+}
+
+impl<'a> UnderWay<'a> {
+    fn begin(slot: &'a Slot) -> Self {
+        Self { slot, ended: false }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.slot.cancelled();
+        }
+    }
 }
 
 /// See the module.
@@ -40,25 +68,32 @@ impl SlotProvider {
         Self { slot, has_routes }
     }
 
-    fn repeats(&self, release: &Release) {
-        self.slot.story.tell(&self.slot.name, format_args!("cancels a call of {release} and repeats it"));
+    /// The answers of one release for a part of the nodes. As in the host, a list of the wrong
+    /// length is an error of the whole call.
+    async fn described(&self, release: &Release, call: &Call, nodes: &NodeSet, detail: Detail) -> Answers {
+        let answer = release.provider.describe(call, nodes, detail).await;
+        let answer = answer.and_then(|answers| match answers.len() == nodes.len() {
+            true => Ok(answers),
+            false => Err(Error::new(Code::Internal, "an answer is missing")),
+        });
+        self.slot.note(release, "Instances", &answer);
+        answer
     }
 
-    /// The answers of one release for its nodes.
-    async fn described(
-        &self,
-        release: &Release,
-        call: &Call,
-        nodes: &NodeSet,
-        detail: Detail,
-    ) -> Vec<Result<Instance>> {
-        let answer = release.provider.describe(call, nodes, detail).await;
-        release.note("Instances", &answer);
-        match answer {
-            Ok(answers) if answers.len() == nodes.len() => answers,
-            Ok(_) => repeat_n(Err(Error::new(Code::Internal, "an answer is missing")), nodes.len()).collect(),
-            Err(error) => repeat_n(Err(error), nodes.len()).collect(),
+    /// The answers of both releases. Invariant: the failure of one costs the nodes of the other no
+    /// answer.
+    fn joined(&self, canary: &Share<Release>, nodes: &NodeSet, share: Answers, rest: Answers) -> Answers {
+        let own = |answers: &Answers| answers.iter().flatten().filter(|answer| answer.is_ok()).count();
+        let found = own(&share) + own(&rest);
+        let joined = canary.join(nodes, share, rest);
+        if own(&joined) < found {
+            self.slot.story.violate(format_args!("{}: of {found} answers {} are left", self.slot.name, own(&joined)));
         }
+        joined
+    }
+
+    fn repeats(&self, release: &Release) {
+        self.slot.story.tell(&self.slot.name, format_args!("cancels a call of {release} and repeats it"));
     }
 }
 
@@ -129,48 +164,38 @@ impl LoadBalancerInventory for SlotProvider {
         on!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::list(provider, call, cluster))
     }
 
-    async fn delete(&self, call: &Call, cluster: &str, name: &str) -> Result<()> {
+    async fn delete(&self, call: &Call, cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
         on!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::delete(
-            provider, call, cluster, name
+            provider, call, cluster, share
         ))
     }
 }
 
 #[async_trait]
 impl Instances for SlotProvider {
-    async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
+    async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Answers {
         loop {
-            let canary = self.slot.routing().canary_with(Interface::Instances).cloned();
-            let is_its = |node: &Node| canary.as_ref().is_some_and(|canary| canary.serves(&node.uid));
-            let (share, rest): (Vec<_>, Vec<_>) = nodes.as_slice().iter().cloned().partition(|node| is_its(node));
-            let Some(canary) = canary.as_ref().filter(|_| !share.is_empty()) else {
+            let routing = self.slot.routing();
+            let canary = routing.canary_with(Interface::Instances);
+            let parts = canary.map(|canary| (canary, canary.split(nodes)));
+            let Some((canary, (share, rest))) = parts.filter(|(_, (share, _))| !share.is_empty()) else {
+                drop(routing);
                 return on!(self, Instances, None, |provider| provider.describe(call, nodes, detail));
             };
-            let active = self.slot.hold(Interface::Instances, None)?;
-            let (share, rest) = (NodeSet::new(share), NodeSet::new(rest));
-            let answers = async {
-                let share = self.described(&canary.release, call, &share, detail).await;
-                if rest.is_empty() {
-                    (share, Vec::new())
-                } else {
-                    (share, self.described(&active, call, &rest, detail).await)
-                }
+            let tried = &canary.release;
+            self.slot.begins(&routing, tried)?;
+            let active =
+                if rest.is_empty() { Arc::clone(tried) } else { self.slot.hold(Interface::Instances, None)? };
+            let of_rest = async {
+                if rest.is_empty() { Ok(Vec::new()) } else { self.described(&active, call, &rest, detail).await }
             };
-            let (share, rest) = tokio::select! {
+            let answers = async { tokio::join!(self.described(tried, call, &share, detail), of_rest) };
+            tokio::select! {
                 biased;
-                answers = answers => answers,
-                () = canary.release.over() => {
-                    self.repeats(&canary.release);
-                    continue;
-                }
-                () = active.over() => {
-                    self.repeats(&active);
-                    continue;
-                }
-            };
-            let (mut share, mut rest) = (share.into_iter(), rest.into_iter());
-            let each = nodes.as_slice().iter();
-            return Ok(each.filter_map(|node| if is_its(node) { share.next() } else { rest.next() }).collect());
+                (share, rest) = answers => return self.joined(canary, nodes, share, rest),
+                () = tried.over() => self.repeats(tried),
+                () = active.over() => self.repeats(&active),
+            }
         }
     }
 }
@@ -181,7 +206,7 @@ impl Routes for SlotProvider {
         on!(self, Routes, uid(call), |provider| Routes::list(provider, call, cluster))
     }
 
-    async fn create(&self, call: &Call, cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
+    async fn create(&self, call: &Call, cluster: &str, routes: &[NewRoute]) -> Result<Vec<Result<()>>> {
         on!(self, Routes, uid(call), |provider| provider.create(call, cluster, routes))
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Weather {
     referee: Arc<Referee>,
     clouds: Vec<Arc<Cloud>>,
     story: Story,
+    /// How many objects there are: a tenth of their names.
+    objects: u32,
     /// Names of Services whose status a process writes.
     written: Sender<String>,
 }
@@ -52,7 +54,8 @@ impl Weather {
             cut_off: BTreeSet::new(),
             services_forbidden: false,
         };
-        Self { inner: Mutex::new(inner), referee, clouds, story, written }
+        let objects = u32::try_from(plan.names.div_ceil(10)).unwrap_or(u32::MAX);
+        Self { inner: Mutex::new(inner), referee, clouds, story, objects, written }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -102,13 +105,19 @@ impl Faults for Weather {
         if [PEOPLE, REFEREE].contains(&who) {
             return Fault::None;
         }
-        let writes = matches!(request.verb, "create" | "update" | "patch" | "delete");
-        if writes && request.resource != "leases" {
-            let RequestInfo { verb, resource, subresource, name, .. } = request;
+        let RequestInfo { verb, resource, subresource, name, .. } = request;
+        let writes = matches!(*verb, "create" | "update" | "patch" | "delete");
+        match resource.as_str() {
+            // A new Event has no name yet; later its name begins with that of its object.
+            "events" if name.is_empty() => self.referee.spends_for(format!("new Events by {who}"), self.objects),
+            "events" => self.referee.spends(format!("Events {} by {who}", name.rsplit_once('.').unwrap_or_default().0)),
+            _ if writes && resource != "leases" => self.referee.spends(format!("writes of {resource} {name}")),
+            _ => self.referee.spends(format!("{verb} of {resource} {name} by {who}")),
+        }
+        if writes && resource != "leases" {
             self.referee.writes(who, &format!("{verb} {resource}/{subresource} {name}"));
             if resource != "events" {
                 self.story.tell("api", format_args!("{verb} {resource} {name} {subresource} (for {who})"));
-                self.referee.spends(format!("writes of {resource} {name}"));
             }
             if resource == "services" && subresource == "status" {
                 // The rival may miss a write.

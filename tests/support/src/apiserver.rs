@@ -57,12 +57,21 @@ impl ApiServer {
     /// Where no binaries can be had, naming what is missing, and where it does not become ready,
     /// with the end of its log.
     pub fn start() -> anyhow::Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with these flags of kube-apiserver.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(more: &[&str]) -> anyhow::Result<Self> {
         let binaries = Binaries::find()?;
         let folder = tempfile::tempdir().context("making a folder for the API server")?;
         let (port, etcd, peer) = (ports::free()?, ports::free()?, ports::free()?);
         write_inputs(folder.path())?;
         let mut server = Self { folder, port, processes: Vec::new() };
-        let flags = server.flags(etcd);
+        let mut flags = server.flags(etcd);
+        flags.extend(more.iter().map(|flag| (*flag).to_owned()));
         match &binaries {
             Binaries::Assets { apiserver, etcd: etcd_binary } => {
                 let data = server.folder.path().join("etcd");

@@ -1,6 +1,8 @@
-//! Test support of several packages: servers that are started for a test and stopped after it.
+//! Test support of several packages: servers that are started for a test and stopped after it, and
+//! the log of a test.
 
 pub mod apiserver;
 mod cache;
+pub mod log;
 pub mod ports;
 pub mod simcloud;

@@ -40,6 +40,7 @@ fn each_status_has_its_reaction() {
         (408, "unavailable"),
         (409, "retry-after"),
         (410, "not-found"),
+        (413, "invalid"),
         (422, "invalid"),
         (423, "retry-after"),
         (429, "retry-after"),
@@ -57,6 +58,10 @@ fn each_status_has_its_reaction() {
 fn the_message_says_what_was_tried_and_what_the_cloud_said() {
     let message = |body: &str| response(422, &[], body).check().unwrap_err().message().to_owned();
     assert_eq!(message(r#"{"error":{"message":"no such zone"}}"#), "GET http://cloud/x: status 422: no such zone");
+    let neutron = r#"{"NeutronError":{"type":"OverQuota","message":"Quota exceeded"}}"#;
+    assert_eq!(message(neutron), "GET http://cloud/x: status 422: Quota exceeded");
+    let octavia = r#"{"faultcode":"Client","faultstring":"no such flavor","debuginfo":null}"#;
+    assert_eq!(message(octavia), "GET http://cloud/x: status 422: no such flavor");
     assert_eq!(message(r#"{"message":"m"}"#), "GET http://cloud/x: status 422: m");
     assert_eq!(message(r#"{"error":"text"}"#), "GET http://cloud/x: status 422: text");
     assert_eq!(message("plain\n"), "GET http://cloud/x: status 422: plain");
@@ -117,4 +122,25 @@ fn a_body_of_another_shape_is_internal() {
     assert!(matches!(response(200, &[], "[1").json::<Vec<u8>>(), Err(Error::Internal(_))));
     assert_eq!(response(200, &[], "[1]").json::<Vec<u8>>(), Ok(vec![1]));
     assert_eq!(response(204, &[], "").json::<Option<u8>>(), Ok(None));
+}
+
+#[test]
+fn a_judge_sees_each_response_before_the_status_is_checked() {
+    fn judge(response: &Response) -> Option<Error> {
+        let quota = response.body.starts_with(b"quota");
+        quota.then(|| Error::Exhausted(response.message("the quota is used up")))
+    }
+    for status in [200, 403] {
+        let message = format!("GET http://cloud/x: status {status}: the quota is used up");
+        assert_eq!(response(status, &[], "quota").judged(Some(judge)), Err(Error::Exhausted(message)));
+    }
+    assert!(response(200, &[], "fine").judged(Some(judge)).is_ok());
+    assert!(matches!(response(403, &[], "no").judged(Some(judge)), Err(Error::Denied(_))));
+    assert!(matches!(response(403, &[], "quota").judged(None), Err(Error::Denied(_))));
+}
+
+#[test]
+fn a_limit_of_requests_that_is_told_as_413_is_a_wait() {
+    let error = response(413, &[("retry-after", "7")], "").check().unwrap_err();
+    assert!(matches!(error, Error::RetryAfter(retry) if retry.after_ms == 7_000));
 }

@@ -2,8 +2,9 @@
 //! of the nodes decide the answers of its cloud.
 
 use skysail_guest_sdk::{
-    AddressKind, Detail, Error, Identity, Info, Instance, Instances, NodeAddress, NodeSet, Problem, Result, Zone,
+    AddressKind, Detail, Error, Identity, Info, Instance, Instances, NodeAddress, NodeSet, Problem, Result,
     instances_v1::{self, InstancesV1, ZonesV1},
+    legacy::Zone,
     provider, provider_id,
 };
 
@@ -15,6 +16,9 @@ impl Identity for Probe {
         Info::new("v1", "0.1.0", "A provider of upstream's older interface")
     }
     fn check_config(_text: String) -> Vec<Problem> {
+        Vec::new()
+    }
+    fn origins(_text: String) -> Vec<String> {
         Vec::new()
     }
 }

@@ -14,6 +14,9 @@ impl Identity for Names {
     fn check_config(_text: String) -> Vec<Problem> {
         Vec::new()
     }
+    fn origins(_text: String) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl LoadBalancers for Names {

@@ -16,6 +16,9 @@ impl Identity for Probe {
     fn check_config(_text: String) -> Vec<Problem> {
         Vec::new()
     }
+    fn origins(_text: String) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl LoadBalancerInventory for Probe {
@@ -28,7 +31,7 @@ impl LoadBalancerInventory for Probe {
         drop(send_all(&requests));
         Ok(Vec::new())
     }
-    fn delete(_cluster: String, _name: String) -> Result<()> {
+    fn delete(_cluster: String, _name: String, _service: Option<(String, String, String)>) -> Result<()> {
         Ok(())
     }
 }

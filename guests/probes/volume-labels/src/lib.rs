@@ -15,6 +15,9 @@ impl Identity for Probe {
     fn check_config(_text: String) -> Vec<Problem> {
         Vec::new()
     }
+    fn origins(_text: String) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl PersistentVolumeLabels for Probe {

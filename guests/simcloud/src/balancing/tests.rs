@@ -12,6 +12,7 @@ fn service(protocol: Protocol, node_port: u16) -> Service {
         port: 80,
         node_port,
         target_port: "8080".to_owned(),
+        extra: Vec::new(),
     };
     Service { ports: vec![port], ..Service::new("default", "web", "0a1b") }
 }

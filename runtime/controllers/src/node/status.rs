@@ -8,11 +8,14 @@
 //! 4. write (client): a patch of the status and a patch of the labels, if they differ.
 //! 5. report. As upstream, the next period retries a failure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use futures::{StreamExt as _, stream};
 use serde_json::json;
-use skysail_provider::{Detail, EventKind, Instance, NodeAddress, NodeSet, Result as ProviderResult};
+use skysail_provider::{Code, Detail, EventKind, Instance, Interface, NodeAddress, NodeSet, Result as ProviderResult};
 
 use super::{
     addresses::{self, Update},
@@ -41,15 +44,20 @@ struct Changes {
 /// One pass: one call for each page, one patch for each node that differs.
 pub(crate) async fn update_all(context: &Context, lane: &Arc<Lane>) {
     let actor = Actor { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
-    let cloud = &*lane.provider;
-    if cloud.instances().is_none() {
+    if lane.instances().is_none() {
         return;
     }
     // observe (pure)
     let views: Vec<NodeView> = context.nodes.owned(lane.id).into_iter().filter(|view| !view.uninitialized).collect();
     // describe (provider)
     let set = NodeSet::new(views.iter().map(|view| Arc::clone(&view.node)));
+    lane.pass_denied.store(true, Ordering::Relaxed);
     let described = describe(context, lane, &set, Detail::Metadata).await;
+    let is_denied = |answer: &ProviderResult<Instance>| answer.as_ref().is_err_and(|error| error.code == Code::Denied);
+    lane.pass_denied.store(described.iter().any(is_denied), Ordering::Relaxed);
+    if lane.off_for(Interface::Instances).is_some() {
+        return;
+    }
     // compare (pure), write (client), report; both are sorted by name
     let actor = &actor;
     stream::iter(views.iter().zip(described))

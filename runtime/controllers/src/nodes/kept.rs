@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Node as Object, NodeCondition, NodeSpec, NodeStatus, Taint},
+    api::core::v1::{Node as Object, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use skysail_provider::{Node, StringMap};
+use skysail_provider::{Node, StringMap, SystemUuid};
 
 use crate::convert;
 
@@ -48,6 +48,7 @@ pub(super) fn object(node: &Node, rest: &Rest) -> Object {
         reason: reason.clone(),
         ..NodeCondition::default()
     };
+    let info = |uuid: &SystemUuid| NodeSystemInfo { system_uuid: uuid.to_string(), ..NodeSystemInfo::default() };
     Object {
         metadata: ObjectMeta {
             name: Some(node.name.clone()),
@@ -69,6 +70,7 @@ pub(super) fn object(node: &Node, rest: &Rest) -> Object {
         status: Some(NodeStatus {
             addresses: some(&convert::to_core_addresses(&node.addresses)),
             conditions: some(&rest.conditions.iter().map(condition).collect::<Vec<_>>()),
+            node_info: node.system_uuid.as_ref().map(info),
             ..NodeStatus::default()
         }),
     }
@@ -101,6 +103,11 @@ mod tests {
             "status": {
                 "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }, { "type": "Weird", "address": "x" }],
                 "conditions": [condition("MemoryPressure"), condition("Ready"), condition("NetworkUnavailable")],
+                "nodeInfo": {
+                    "architecture": "amd64", "bootID": "b", "containerRuntimeVersion": "x://1", "kernelVersion": "6.1",
+                    "kubeProxyVersion": "", "kubeletVersion": "v1.36.3", "machineID": "m", "operatingSystem": "linux",
+                    "osImage": "x", "systemUUID": "00a1b2c3-0405-4607-8899-0a0b0c0d0e0f",
+                },
             },
         }))
         .unwrap();

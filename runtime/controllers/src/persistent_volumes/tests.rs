@@ -5,30 +5,17 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 use skysail_provider::{Code, Error, fake::FakeProvider};
-use tokio::sync::watch;
 
 use super::{PersistentVolumeLabeler, Review, provider_volume};
-use crate::{
-    findings::Findings,
-    provider_addresses::ProviderAddresses,
-    providers::{ProviderEntry, Providers},
-};
+use crate::providers::{ProviderEntry, Providers};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 
 fn labeler(fakes: &[&FakeProvider]) -> PersistentVolumeLabeler {
     let entry = |(index, fake): (usize, &&FakeProvider)| ProviderEntry {
-        name: format!("p{index}"),
-        provider: Arc::new((*fake).clone()),
         default: index == 0,
-        node_selector: [].into(),
-        load_balancer_classes: vec![],
-        addresses: ProviderAddresses::default(),
-        provider_id_schemes: None,
-        generation: watch::channel(0).1,
-        rotations: watch::channel(0).1,
-        findings: Findings::default(),
+        ..ProviderEntry::new(format!("p{index}"), Arc::new((*fake).clone()))
     };
     let providers = Providers::new(fakes.iter().enumerate().map(entry).collect()).unwrap();
     PersistentVolumeLabeler::new(providers, "kubernetes".to_owned())

@@ -1,44 +1,19 @@
-//! The fields of a log line about an object.
+//! The log line about an object: its fields and their values.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
+use expect_test::expect;
 use prometheus_client::registry::Registry;
 use skysail_provider::{Code, ObjectReference};
-use tracing::{
-    Event, Metadata, Subscriber,
-    span::{Attributes, Id, Record},
-};
+use skysail_test_support::log::Log;
+use tracing_subscriber::{filter::LevelFilter, fmt};
 
 use super::{Actor, Reporter};
 use crate::{error::Error, events::Events, metrics::ControllerMetrics};
 
-/// Collects the names of all fields.
-#[derive(Clone, Default)]
-struct Fields(Arc<Mutex<BTreeSet<&'static str>>>);
-
-impl Subscriber for Fields {
-    fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _span: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _span: &Id, _values: &Record<'_>) {}
-    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        self.0.lock().unwrap().extend(event.fields().map(|field| field.name()));
-    }
-    fn enter(&self, _span: &Id) {}
-    fn exit(&self, _span: &Id) {}
-}
-
 /// The host's log lines have `provider.name` too, so that one query finds both.
 #[test]
-fn a_log_line_has_the_same_field_names_as_all_other_lines() {
+fn a_log_line_names_controller_provider_and_object_with_the_reason_and_the_time_of_the_next_try() {
     let metrics = ControllerMetrics::register(&mut Registry::default());
     let (events, _notices) = Events::new(metrics.clone());
     let reporter = Reporter::new(events, metrics);
@@ -46,23 +21,20 @@ fn a_log_line_has_the_same_field_names_as_all_other_lines() {
     let (namespace, name, uid) = ("default".to_owned(), "web".to_owned(), "1".to_owned());
     let object = ObjectReference { kind: "Service", namespace, name, uid };
     let failed = |code| Error::provider("ensure load balancer")(skysail_provider::Error::new(code, "no"));
-    let fields = Fields::default();
-    tracing::subscriber::with_default(fields.clone(), || {
+    let log = Log::default();
+    let lines = log.clone();
+    let subscriber =
+        fmt().json().flatten_event(true).without_time().with_target(false).with_max_level(LevelFilter::DEBUG);
+    tracing::subscriber::with_default(subscriber.with_writer(move || lines.clone()).finish(), || {
         reporter.reconciled(&actor, &object, Err(&failed(Code::Denied)), Some(Duration::from_mins(2)));
         reporter.reconciled(&actor, &object, Err(&failed(Code::RetryAfter)), None);
         reporter.done(&actor, &object, "done");
     });
-    let expected = [
-        "controller.name",
-        "controller.next_try",
-        "controller.omitted",
-        "controller.outcome",
-        "message",
-        "object.kind",
-        "object.name",
-        "object.namespace",
-        "provider.name",
-        "reason",
-    ];
-    assert_eq!(fields.0.lock().unwrap().iter().copied().collect::<Vec<_>>(), expected);
+    expect![[r#"
+        {"level":"WARN","message":"failed","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","controller.outcome":"Denied","controller.next_try":"120s","controller.omitted":0,"reason":"failed to ensure load balancer: no"}
+        {"level":"DEBUG","message":"done","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","reason":"failed: failed to ensure load balancer: no; next try in 120s"}
+        {"level":"INFO","message":"waits","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","controller.outcome":"RetryAfter","controller.omitted":0,"reason":"failed to ensure load balancer: no"}
+        {"level":"DEBUG","message":"done","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","reason":"waits: failed to ensure load balancer: no"}
+        {"level":"DEBUG","message":"done","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","reason":"done"}
+    "#]].assert_eq(&log.take());
 }

@@ -1,7 +1,7 @@
 //! Creates and deletes routes in pages (provider). One call at a time, so that a slow provider has
 //! one call in flight, not two hundred.
 
-use skysail_provider::{Call, Code, Error, Result, Route};
+use skysail_provider::{Call, Code, Error, NewRoute, Result, Route};
 use tokio_util::sync::CancellationToken;
 
 use crate::{context::Context, lane::Lane};
@@ -40,8 +40,8 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Creates routes, each with its name hint.
-    pub(crate) async fn create(&self, routes: &[(String, Route)]) -> Answers {
+    /// Creates routes.
+    pub(crate) async fn create(&self, routes: &[NewRoute]) -> Answers {
         let mut answers = Answers::new();
         for page in routes.chunks(ROUTES_PER_PAGE) {
             if answers.is_over(page.len(), self.stop) {

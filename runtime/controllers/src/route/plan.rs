@@ -1,8 +1,9 @@
 //! Plans deletions, creations and Events from a provider's routes and nodes. Pure.
 //!
-//! A route is deleted if it lies in the cluster CIDRs and is a blackhole, or its target is not a
-//! node, or its target is a node of this provider that does not need it. A route to a node of
-//! another provider, or of no provider, is ignored.
+//! A route is deleted if it lies in the cluster CIDRs and is a blackhole, or leads to no node, or
+//! to a node of this provider that does not need it; `route/targets.rs` finds the node. A route to
+//! a node of another provider, or of no provider, is ignored, and so is a route whose target is
+//! unknown: whether such a route is in the way of a new one is for the provider to say.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,9 +11,12 @@ use std::{
 };
 
 use ipnet::IpNet;
-use skysail_provider::{Node, Route};
+use skysail_provider::{NewRoute, Node, Route};
 
-use super::pod_cidrs::{self, Range, Ranges};
+use super::{
+    pod_cidrs::{self, Range, Ranges},
+    targets::{Found, Targets},
+};
 
 /// The input of a pass.
 pub(crate) struct Observed<'a> {
@@ -20,11 +24,10 @@ pub(crate) struct Observed<'a> {
     pub(crate) routes: &'a [Route],
     /// The nodes of the provider.
     pub(crate) nodes: &'a [Arc<Node>],
+    /// The other nodes of the cluster.
+    pub(crate) others: &'a [Arc<Node>],
     /// The networks of the cluster.
     pub(crate) cluster: &'a [IpNet],
-    /// False while no node is known at all: the cache may be empty by mistake, and every route
-    /// would seem to have no target.
-    pub(crate) may_delete: bool,
 }
 
 /// A route to create.
@@ -32,7 +35,7 @@ pub(crate) struct Observed<'a> {
 pub(crate) struct Creation {
     /// Index of the node.
     pub(crate) node: usize,
-    pub(crate) route: Route,
+    pub(crate) route: NewRoute,
 }
 
 /// The result of a pass.
@@ -47,75 +50,80 @@ pub(crate) struct Plan {
     pub(crate) complaints: Vec<String>,
 }
 
-/// A listed route with parsed fields.
+/// A listed route whose destination is a network.
 struct Listed<'a> {
     route: &'a Route,
-    network: Option<IpNet>,
-    /// Index of its target among the nodes of the provider.
-    node: Option<usize>,
+    network: IpNet,
+    found: Found,
     keep: bool,
 }
 
-/// Plans a pass. `is_known` returns whether a node with this name exists, whatever its owner.
-pub(crate) fn plan(observed: &Observed<'_>, is_known: impl Fn(&str) -> bool) -> Plan {
-    let Observed { nodes, cluster, may_delete, .. } = *observed;
-    let mut listed = read(observed);
+/// Plans a pass.
+pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
+    let Observed { routes, nodes, others, cluster } = *observed;
+    let targets = Targets::new(nodes, others);
+    let mut listed = read(routes, &targets);
     let live = index(&listed);
     let by_reference: Vec<&Node> = nodes.iter().map(Arc::as_ref).collect();
-    let judged =
-        pod_cidrs::judge(&by_reference, cluster, |node, network| live.contains_key(&(node.to_owned(), *network)));
+    let has_route =
+        |node: &str, network: &IpNet| targets.own(node).is_some_and(|node| live.contains_key(&(node, *network)));
+    let judged = pod_cidrs::judge(&by_reference, cluster, has_route);
 
     let mut plan = Plan::default();
-    let targeted: HashSet<usize> = listed.iter().filter_map(|listed| listed.node).collect();
+    let targeted: HashSet<usize> = listed.iter().filter_map(Listed::own).collect();
     for (index, (node, ranges)) in nodes.iter().zip(&judged).enumerate() {
         for range in &ranges.routed {
-            let candidates = live.get(&(node.name.clone(), range.network)).map(Vec::as_slice).unwrap_or_default();
+            let candidates = live.get(&(index, range.network)).map(Vec::as_slice).unwrap_or_default();
             if !keep_one(&mut listed, candidates, node) {
                 plan.creations.push(Creation { node: index, route: wanted(node, range) });
             }
         }
         for network in &ranges.contested {
-            for candidate in live.get(&(node.name.clone(), *network)).into_iter().flatten() {
+            for candidate in live.get(&(index, *network)).into_iter().flatten() {
                 mark(&mut listed, *candidate);
             }
         }
         plan.has_routes.push(expected(node, ranges, targeted.contains(&index)));
         plan.complaints.push(ranges.complaints.join("; "));
     }
-    if may_delete {
-        let stale = listed.iter().filter(|listed| is_stale(listed, cluster, &is_known));
+    // The cache may be empty by mistake, and then every route would seem to lead to no node.
+    if !(nodes.is_empty() && others.is_empty()) {
+        let stale = listed.iter().filter(|listed| is_stale(listed, cluster));
         plan.deletions = stale.map(|listed| listed.route.clone()).collect();
     }
     plan
 }
 
-fn read<'a>(observed: &Observed<'a>) -> Vec<Listed<'a>> {
-    let nodes: HashMap<&str, usize> =
-        observed.nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), index)).collect();
-    let listed = |route: &'a Route| Listed {
-        route,
-        network: pod_cidrs::network(&route.destination_cidr),
-        node: target(route).and_then(|name| nodes.get(name).copied()),
-        keep: false,
+/// Routes whose destination is not a network are left out: no node needs them, and they are never
+/// deleted.
+fn read<'a>(routes: &'a [Route], targets: &Targets<'_>) -> Vec<Listed<'a>> {
+    let listed = |route: &'a Route| {
+        let network = pod_cidrs::network(&route.destination_cidr)?;
+        Some(Listed { route, network, found: targets.find(route, &network), keep: false })
     };
-    observed.routes.iter().map(listed).collect()
+    routes.iter().filter_map(listed).collect()
 }
 
-fn target(route: &Route) -> Option<&str> {
-    route.target_node.as_deref().filter(|name| !name.is_empty())
+impl Listed<'_> {
+    /// Index of the provider's node that the route leads to.
+    const fn own(&self) -> Option<usize> {
+        match self.found {
+            Found::Own(index) => Some(index),
+            Found::Elsewhere | Found::NoNode | Found::Unknown => None,
+        }
+    }
 }
 
-/// The routes to nodes of the provider, by node name and network. Upstream compares CIDRs as text;
-/// a network has more than one spelling, and a cloud may return another one. Blackholes are
-/// skipped: upstream counts a blackhole as the node's route in the same pass in which it deletes
-/// it.
-fn index(listed: &[Listed<'_>]) -> HashMap<(String, IpNet), Vec<usize>> {
-    let mut live: HashMap<(String, IpNet), Vec<usize>> = HashMap::new();
-    for (index, Listed { route, network, node, .. }) in listed.iter().enumerate() {
-        if let (Some(network), Some(_), Some(name)) = (network, node, target(route))
-            && !route.blackhole
+/// The routes to nodes of the provider, by node and network. Upstream compares CIDRs as text; a
+/// network has more than one spelling, and a cloud may return another one. Blackholes are skipped:
+/// upstream counts a blackhole as the node's route in the same pass in which it deletes it.
+fn index(listed: &[Listed<'_>]) -> HashMap<(usize, IpNet), Vec<usize>> {
+    let mut live: HashMap<(usize, IpNet), Vec<usize>> = HashMap::new();
+    for (index, one) in listed.iter().enumerate() {
+        if let Some(node) = one.own()
+            && !one.route.blackhole
         {
-            live.entry((name.to_owned(), *network)).or_default().push(index);
+            live.entry((node, one.network)).or_default().push(index);
         }
     }
     live
@@ -154,14 +162,14 @@ fn has_right_addresses(route: &Route, node: &Node) -> bool {
             && node.addresses.iter().all(|address| target_addresses.contains(address)))
 }
 
-fn wanted(node: &Node, range: &Range) -> Route {
-    Route {
-        name: String::new(),
-        target_node: Some(node.name.clone()),
-        target_addresses: node.addresses.clone(),
+/// As upstream, the name hint is the UID of the node for each of its routes.
+fn wanted(node: &Node, range: &Range) -> NewRoute {
+    NewRoute {
+        name_hint: node.uid.clone(),
+        node: node.name.clone(),
+        provider_id: node.provider_id.clone(),
+        addresses: node.addresses.clone(),
         destination_cidr: range.text.clone(),
-        blackhole: false,
-        enable_node_addresses: false,
     }
 }
 
@@ -177,11 +185,14 @@ const fn expected(node: &Node, ranges: &Ranges, is_targeted: bool) -> Option<boo
     }
 }
 
-fn is_stale(listed: &Listed<'_>, cluster: &[IpNet], is_known: impl Fn(&str) -> bool) -> bool {
-    let Listed { route, network, node, keep } = listed;
-    let responsible = network.is_some_and(|network| pod_cidrs::is_responsible(&network, cluster));
-    let elsewhere = node.is_none() && target(route).is_some_and(is_known);
-    !keep && responsible && !elsewhere
+fn is_stale(listed: &Listed<'_>, cluster: &[IpNet]) -> bool {
+    let Listed { route, network, found, keep } = listed;
+    let is_needless = match found {
+        Found::Own(_) | Found::NoNode => true,
+        Found::Elsewhere => false,
+        Found::Unknown => route.blackhole,
+    };
+    !keep && is_needless && pod_cidrs::is_responsible(network, cluster)
 }
 
 #[cfg(test)]

@@ -9,17 +9,20 @@
 
 use std::{sync::Arc, time::Duration};
 
+use skysail_provider::Interface;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Ended, Memory, run};
+use super::{Ended, Failure, Memory, run};
 use crate::{
     backoff::retry_counted,
     context::Context,
     error::Error,
     lane::Lane,
     metrics::RouteSyncLabels,
+    names::controllers,
     nodes::NodeView,
     queue::{Next, WorkQueue},
+    report::Actor,
 };
 
 /// The only key of the queue, as upstream's.
@@ -65,19 +68,30 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
         rotations.mark_unchanged();
         let ended = context.turn(&lane, "the routes", run(&context, &lane, &mut memory, stop)).await;
         count(&context, &ended);
+        let now = Instant::now();
         let next = if watch_based {
-            let next = after_change(queue, &ended);
+            let next = after_change(&lane, &ended);
             // A change of a node does not shorten the provider's retry-after.
             earliest = match (&ended, next) {
-                (Ended::Refused(_), Next::After(after)) => (begun + WATCH_PACE).max(Instant::now() + after),
+                (Ended::Refused(..), Next::After(after)) => (begun + WATCH_PACE).max(now + after),
                 _ => begun + WATCH_PACE,
             };
             next
         } else {
-            let due = (begun + context.settings.route_reconciliation_period).saturating_duration_since(Instant::now());
+            let due = (begun + context.settings.route_reconciliation_period).saturating_duration_since(now);
             Next::After(after_period(queue, &ended, due))
         };
+        if let (Some((_, failures)), Next::After(after)) = (ended.failures(), next) {
+            report(&context, &lane, failures, after.max(earliest.saturating_duration_since(now)));
+        }
         queue.done(KEY, next);
+    }
+}
+
+fn report(context: &Context, lane: &Lane, failures: &[Failure], next_try: Duration) {
+    let actor = Actor { controller: controllers::ROUTE, provider: lane.name.clone() };
+    for (object, error) in failures {
+        context.reporter.reconciled(&actor, object, Err(error), Some(next_try));
     }
 }
 
@@ -85,7 +99,7 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
 /// is not called before its backoff ends.
 fn after_period(queue: &WorkQueue<&'static str>, ended: &Ended, due: Duration) -> Duration {
     match ended {
-        Ended::Refused(error) => due.max(backoff(queue, error)),
+        Ended::Refused(error, _) => due.max(backoff(queue, error)),
         Ended::Idle | Ended::Settled { .. } | Ended::Failed(_) => {
             queue.forget(&KEY);
             due
@@ -93,15 +107,16 @@ fn after_period(queue: &WorkQueue<&'static str>, ended: &Ended, due: Duration) -
     }
 }
 
-fn after_change(queue: &WorkQueue<&'static str>, ended: &Ended) -> Next {
-    match ended {
-        Ended::Refused(error) | Ended::Failed(error) => Next::After(backoff(queue, error)),
-        Ended::Settled { .. } => {
+fn after_change(lane: &Lane, ended: &Ended) -> Next {
+    let queue = &lane.routes;
+    match (ended, ended.failures()) {
+        (_, Some((error, _))) => Next::After(backoff(queue, error)),
+        // Another release adds the key.
+        (Ended::Idle, _) => lane.off_for(Interface::Routes).map_or(Next::OnChange, Next::Within),
+        _ => {
             queue.forget(&KEY);
             Next::After(WATCH_RESYNC)
         }
-        // Another release adds the key.
-        Ended::Idle => Next::OnChange,
     }
 }
 
@@ -114,7 +129,7 @@ fn count(context: &Context, ended: &Ended) {
         Ended::Idle => return,
         Ended::Settled { changed: true } => "changed",
         Ended::Settled { changed: false } => "noop",
-        Ended::Refused(_) | Ended::Failed(_) => "error",
+        Ended::Refused(..) | Ended::Failed(_) => "error",
     };
     let trigger = if context.settings.watch_based_routes { "node_change" } else { "periodic" };
     context.reporter.metrics.route_syncs.get_or_create(&RouteSyncLabels { trigger, outcome }).inc();
@@ -136,13 +151,16 @@ pub(crate) fn node_changed(context: &Context, old: Option<&NodeView>, new: Optio
     }
 }
 
-/// Whether the change affects routes: the owner of the node, its pod CIDRs, its addresses. As
-/// upstream. A relist that repeats a node is no change.
+/// Whether the change affects routes: the owner of the node, its pod CIDRs, its addresses, as
+/// upstream; and its provider ID, by which a cloud may name it. A relist that repeats a node is no
+/// change.
 fn matters(old: Option<&NodeView>, new: Option<&NodeView>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
-    let content = |view: &NodeView| (view.owner, Arc::clone(&view.node));
-    let ((old_owner, old), (new_owner, new)) = (content(old), content(new));
-    old_owner != new_owner || old.uid != new.uid || old.pod_cidrs != new.pod_cidrs || old.addresses != new.addresses
+    content(old) != content(new)
+}
+
+fn content(NodeView { owner, node, .. }: &NodeView) -> impl PartialEq {
+    (owner, &node.uid, &node.provider_id, &node.pod_cidrs, &node.addresses)
 }
 
 /// Handles another active release of this provider.

@@ -1,4 +1,5 @@
-//! Carries out a plan: provider calls (provider) and guarded patches of the Service (client).
+//! Carries out a plan: provider calls (provider) and guarded patches of the Service (client). Each
+//! outcome is recorded in the ledger as `outcome.rs` says.
 //!
 //! Every patch carries the resource version from which the plan was made: if another client changed
 //! the object, the API server rejects the patch and the next reconcile plans from the new object.
@@ -12,15 +13,20 @@ use serde_json::{Value, json};
 use skysail_provider::{Call, Code, EventKind, LoadBalancerStatus, LoadBalancers, Service};
 use tokio::time::Instant;
 
-use super::{plan::Observed, status};
+use super::{
+    outcome::{self, Outcome, is_answer},
+    plan::{Answers, Observed, Plan},
+    status,
+};
 use crate::{
     context::Context,
     convert,
     error::{Error, api_status},
     lane::Lane,
-    ledger::{Backends, Entry, Serving, State, Written, version},
+    ledger::version,
     names::{self, reasons},
     nodes::SharedNodes,
+    ownership::LaneId,
     patch::{guarded, params},
     progress,
     report::{Actor, is_expected},
@@ -39,11 +45,63 @@ pub(crate) struct Subject<'a> {
     pub(crate) actor: &'a Actor,
     /// The state from which the plan was made.
     pub(crate) observed: &'a Observed,
+    pub(crate) plan: &'a Plan,
 }
 
 impl Subject<'_> {
+    /// Carries out the plan. Returns what the next plan of this turn has to know; none if the turn
+    /// ends.
+    pub(crate) async fn apply(&self) -> Result<Option<Answers>, Error> {
+        let answers = self.observed.answers;
+        let done = match (self.plan, self.observed.object.as_deref()) {
+            (Plan::LookUp(service), _) => {
+                let exists = Some(self.is_still_there(service).await?);
+                return Ok(Some(Answers { exists, ..answers }));
+            }
+            (Plan::Confirm(service), _) => {
+                let found = self.has_load_balancer(self.lane, service).await?;
+                if found {
+                    self.record(Outcome::Found);
+                }
+                return Ok(Some(Answers { found: Some(found), ..answers }));
+            }
+            (Plan::DeleteRemembered(service), _) => self.delete_remembered(service).await,
+            (Plan::Cleanup { service, holders, .. }, _) => self.cleanup(service, holders).await,
+            (Plan::Release { service, empties_status }, Some(object)) => {
+                self.release(object, service, *empties_status).await
+            }
+            (Plan::Ensure { service, add_finalizer, repeated }, Some(object)) => {
+                self.ensure(object, service, (*add_finalizer, *repeated)).await
+            }
+            (Plan::Update(service), _) => self.update(service).await,
+            (Plan::Repair { add_finalizer, status }, Some(object)) => {
+                self.repair(object, *add_finalizer, status.as_ref()).await
+            }
+            (Plan::Refuse(problems), _) => {
+                let invalid = skysail_provider::Error::new(Code::Invalid, problems.join("; "));
+                Err(Error::provider("read the Service")(invalid))
+            }
+            (Plan::Nothing | Plan::Wait(_) | Plan::Forget, _) | (_, None) => Ok(()),
+        };
+        self.record(match &done {
+            Ok(()) => Outcome::Done,
+            Err(error) => Outcome::Failed { code: error.code(), expected: is_expected(error) },
+        });
+        match done {
+            Err(error) if !is_answer(self.plan, error.code()) => Err(error),
+            // The finalizer is removed in the same turn.
+            _ => Ok(matches!(self.plan, Plan::Cleanup { .. }).then_some(answers)),
+        }
+    }
+
+    /// Records the outcome in the ledger.
+    pub(crate) fn record(&self, outcome: Outcome) {
+        let Self { context, lane, key, observed, plan, .. } = self;
+        context.ledger.change(key, &lane.name, |entry| outcome::after(plan, outcome, entry, observed));
+    }
+
     /// Creates or changes the load balancer; the finalizer comes first, the status last.
-    pub(crate) async fn ensure(
+    async fn ensure(
         &self,
         object: &core::Service,
         service: &Arc<Service>,
@@ -57,31 +115,20 @@ impl Subject<'_> {
             let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
             reporter.begins(self.actor, &reference(service), what, "Ensuring load balancer")
         });
-        self.context.ledger.begin(self.key, &self.lane.name, Arc::clone(service));
+        self.record(Outcome::Begun);
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
-        let Observed { shared, generation, .. } = self.observed;
-        if shared.nodes.is_empty() {
+        let nodes = &self.observed.shared.nodes;
+        if nodes.is_empty() {
             let text = "There are no available nodes for LoadBalancer";
             self.event(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
         }
         let cluster = &self.context.settings.cluster_name;
-        let answer = provider.ensure(&self.call(service), cluster, service, &shared.nodes).await;
-        let answer = match answer.and_then(status::judge).and_then(|status| self.addresses_judged(status)) {
-            Err(error) if error.code == Code::ImplementedElsewhere => {
-                self.now(State::Elsewhere { generation: *generation });
-                return Ok(());
-            }
-            answer => answer.map_err(Error::provider("ensure load balancer"))?,
-        };
+        let answer = provider.ensure(&self.call(service), cluster, service, nodes).await;
+        let answer = answer.and_then(status::judge).and_then(|status| self.addresses_judged(status));
+        let answer = answer.map_err(Error::provider("ensure load balancer"))?;
         // Recorded before the status is written: a conflict there must not cause a second call of
         // the provider.
-        self.now(State::Serving(Serving {
-            nodes: Backends::Known(shared.membership),
-            generation: *generation,
-            status: answer.clone(),
-            written: Written::No,
-            overdue: false,
-        }));
+        self.record(Outcome::Ensured(answer.clone()));
         if (!repeated || answer != service.status)
             && self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer")
             && let Some(begun) = begun
@@ -118,14 +165,13 @@ impl Subject<'_> {
         }
     }
 
-    /// Updates the backends to the shared node set. If the load balancer does not exist, `ensure`
-    /// follows.
-    pub(crate) async fn update(&self, service: &Arc<Service>) -> Result<(), Error> {
-        let (metrics, ledger) = (&self.context.reporter.metrics, &self.context.ledger);
-        let Observed { shared, generation, .. } = self.observed;
+    /// Updates the backends to the shared node set.
+    async fn update(&self, service: &Arc<Service>) -> Result<(), Error> {
+        let metrics = &self.context.reporter.metrics;
+        let shared = &self.observed.shared;
         metrics.load_balancer_updates.inc();
         let begun = Instant::now();
-        ledger.with(self.key, Entry::update_begins);
+        self.record(Outcome::Begun);
         let result = match self.load_balancers() {
             Ok(provider) => provider
                 .update(&self.call(service), &self.context.settings.cluster_name, service, &shared.nodes)
@@ -135,37 +181,24 @@ impl Subject<'_> {
         };
         metrics.update_host_latency.observe(begun.elapsed().as_secs_f64());
         metrics.node_sync_latency.observe(shared.published.elapsed().as_secs_f64());
-        match result {
+        match &result {
+            Ok(()) if shared.nodes.is_empty() => {
+                let text = "There are no available nodes for LoadBalancer";
+                self.event(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
+            }
             Ok(()) => {
-                ledger.with(self.key, |entry| entry.updated(shared.membership));
-                if shared.nodes.is_empty() {
-                    let text = "There are no available nodes for LoadBalancer";
-                    self.event(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
-                } else {
-                    self.normal(service, reasons::UPDATED_LOAD_BALANCER, "Updated load balancer with new hosts");
-                }
-                Ok(())
+                self.normal(service, reasons::UPDATED_LOAD_BALANCER, "Updated load balancer with new hosts");
             }
-            Err(error) if error.code() == Code::ImplementedElsewhere => {
-                self.now(State::Elsewhere { generation: *generation });
-                Ok(())
-            }
-            Err(error) if error.code() == Code::NotFound => {
-                ledger.with(self.key, Entry::unsettle);
-                Ok(())
-            }
-            Err(error) => {
+            Err(error) if is_answer(self.plan, error.code()) => {}
+            Err(_) => {
                 metrics.node_sync_errors.inc();
-                if !is_expected(&error) {
-                    ledger.with(self.key, Entry::update_failed);
-                }
-                Err(error)
             }
         }
+        result
     }
 
     /// Writes a missing finalizer or status.
-    pub(crate) async fn repair(
+    async fn repair(
         &self,
         object: &core::Service,
         add_finalizer: bool,
@@ -190,57 +223,36 @@ impl Subject<'_> {
         }
     }
 
-    /// Deletes the load balancer of an existing object, then removes the finalizer, then the
-    /// status.
-    pub(crate) async fn cleanup(&self, object: &core::Service, service: &Arc<Service>) -> Result<(), Error> {
-        // If the Service is wanted again before the deletion succeeds, the load balancer may have
-        // changed.
-        self.context.ledger.with(self.key, Entry::unsettle);
-        let unconfirmed = self.is_unconfirmed();
-        let found = unconfirmed && self.delete_held(self.lane, service).await?;
-        let is_wanted = service_spec::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
-        let owner = self.context.service_owner(object).provider();
-        if unconfirmed && !found && is_wanted && owner.is_some() {
-            // The annotation named the wrong provider. The owner's load balancer stays.
-            self.context.ledger.remove(self.key);
-            return Ok(());
+    /// Deletes the load balancer of an existing object at each of these providers.
+    async fn cleanup(&self, service: &Arc<Service>, holders: &[LaneId]) -> Result<(), Error> {
+        let unknown = |code, text| {
+            Err(Error::provider("find the provider of the load balancer")(skysail_provider::Error::new(code, text)))
+        };
+        self.record(Outcome::Begun);
+        if holders.is_empty() {
+            return unknown(Code::Unsupported, "no provider has load balancers");
         }
-        // The Service has a class that no provider here claims: other load balancers for it belong
-        // to the controller of that class.
-        let asks_others = !unconfirmed || !self.is_foreign(object);
-        if !found && asks_others {
-            for holder in self.holders(object)? {
-                self.delete_held(&holder, service).await?;
+        for holder in holders {
+            match self.context.lanes.get(*holder) {
+                Some(holder) => self.delete_held(&holder, service).await?,
+                None => return unknown(Code::NotServing, "the provider was removed meanwhile"),
             }
         }
-        // Recorded before the object is written: a conflict there must not repeat the calls of the
-        // providers.
-        self.context.ledger.deleted(self.key, &self.lane.name, Arc::clone(service));
-        self.release(object, service).await
-    }
-
-    /// Removes our finalizer and the status from an object whose load balancer is deleted.
-    pub(crate) async fn release(&self, object: &core::Service, service: &Service) -> Result<(), Error> {
-        let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
-        self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
-        // A class changes only together with the type, which empties the status.
-        if !self.is_foreign(object) {
-            self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await?;
-        }
-        // Last, because without the entry nothing would retry a failed write.
-        self.context.ledger.remove(self.key);
         Ok(())
     }
 
-    /// Whether the Service has a class that no provider here claims.
-    fn is_foreign(&self, object: &core::Service) -> bool {
-        let is_wanted = service_spec::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
-        is_wanted && self.context.service_owner(object).provider().is_none()
+    /// Removes our finalizer and the status from an object whose load balancer is deleted.
+    async fn release(&self, object: &core::Service, service: &Service, empties_status: bool) -> Result<(), Error> {
+        let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
+        self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
+        match empties_status {
+            true => self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await,
+            false => Ok(()),
+        }
     }
 
-    /// Asks the API for an object that the watch does not show. Our finalizer keeps the object, so
-    /// a missing one was deleted by force, or a list omitted it by mistake.
-    pub(crate) async fn is_still_there(&self, service: &Service) -> Result<bool, Error> {
+    /// Whether the API has the object, which the watch does not show.
+    async fn is_still_there(&self, service: &Service) -> Result<bool, Error> {
         let client = self.context.clients.shared_informers.clone();
         let api: Api<core::Service> = Api::namespaced(client, &self.key.namespace);
         // A list, because the manager has that permission anyway.
@@ -250,79 +262,49 @@ impl Subject<'_> {
     }
 
     /// Deletes the load balancer of a deleted object.
-    pub(crate) async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
-        self.context.ledger.with(self.key, Entry::unsettle);
-        if self.is_unconfirmed() {
-            self.delete_held(self.lane, service).await?;
-            self.context.ledger.remove(self.key);
-            return Ok(());
-        }
+    async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
+        self.record(Outcome::Begun);
         self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
-        let result = match load_balancers(&*self.lane.provider) {
-            Ok(provider) => {
-                let answer =
-                    provider.ensure_deleted(&self.call(service), &self.context.settings.cluster_name, service).await;
-                absent_is_ok(answer).map_err(Error::provider("delete load balancer"))
-            }
-            Err(error) => Err(error),
-        };
-        result?;
-        self.context.ledger.remove(self.key);
+        self.ensure_deleted(self.lane, service).await?;
         self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
         Ok(())
     }
 
-    /// Whether only the object's annotation names this provider, without confirmation.
-    fn is_unconfirmed(&self) -> bool {
-        self.context.held(self.key, self.lane).is_some_and(|entry| entry.state == State::Unconfirmed)
-    }
-
-    /// The providers to ask. If the type changed while this process was down, the class is lost
-    /// with it. If the annotation is then missing or wrong too, the controller asks every provider
-    /// with load balancers, and the finalizer stays until all have answered.
-    fn holders(&self, object: &core::Service) -> Result<Vec<Arc<Lane>>, Error> {
-        let held = self.context.held(self.key, self.lane).is_some();
-        if !self.is_unconfirmed() && (held || service_spec::is_load_balancer(object)) {
-            return Ok(vec![Arc::clone(self.lane)]);
-        }
-        let may_hold = |lane: &&Arc<Lane>| lane.provider.info().is_none() || lane.provider.load_balancers().is_some();
-        let holders: Vec<Arc<Lane>> = self.context.lanes.all().iter().filter(may_hold).cloned().collect();
-        if holders.is_empty() {
-            let none = skysail_provider::Error::new(Code::Unsupported, "no provider has load balancers");
-            return Err(Error::provider("find the provider of the load balancer")(none));
-        }
-        Ok(holders)
-    }
-
-    /// Deletes this provider's load balancer; returns whether `get` found one.
-    async fn delete_held(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<bool, Error> {
-        if self.is_unconfirmed() && holder.provider.info().is_some() && holder.provider.load_balancers().is_none() {
-            // The named provider has no load balancers, so it cannot have made one.
-            return Ok(false);
-        }
-        let provider = load_balancers(&*holder.provider)?;
-        let cluster = &self.context.settings.cluster_name;
-        let call = self.context.call(holder, Some(reference(service)));
-        let present = match provider.get(&call, cluster, service).await {
-            Ok(status) => status.is_some(),
-            Err(error) if matches!(error.code, Code::ImplementedElsewhere | Code::NotFound) => false,
-            Err(error) => return Err(Error::provider("check if load balancer exists before cleanup")(error)),
+    /// Deletes this provider's load balancer, if it has one.
+    async fn delete_held(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<(), Error> {
+        let present = match self.observed.answers.found {
+            Some(found) if holder == self.lane => found,
+            _ => self.has_load_balancer(holder, service).await?,
         };
         if present {
-            if holder == self.lane {
-                // Confirmed: if the rest fails, no other provider has to be asked.
-                self.now(State::Unsettled { before: None });
-            }
             self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
         }
         // Also if `get` found nothing: a cloud may return stale data, and of a load balancer with
         // several parts the one that `get` checks may be deleted while others remain. Upstream
         // deletes only what `get` finds, and leaks the rest when it removes the finalizer.
-        match absent_is_ok(provider.ensure_deleted(&call, cluster, service).await) {
-            Err(error) if error.code == Code::ImplementedElsewhere => {}
-            result => result.map_err(Error::provider("delete load balancer"))?,
+        match self.ensure_deleted(holder, service).await {
+            Err(error) if error.code() == Code::ImplementedElsewhere => Ok(()),
+            deleted => deleted,
         }
-        Ok(present)
+    }
+
+    async fn has_load_balancer(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<bool, Error> {
+        let provider = load_balancers(&*holder.provider)?;
+        let call = self.context.call(holder, Some(reference(service)));
+        match provider.get(&call, &self.context.settings.cluster_name, service).await {
+            Ok(status) => Ok(status.is_some()),
+            Err(error) if matches!(error.code, Code::ImplementedElsewhere | Code::NotFound) => Ok(false),
+            Err(error) => Err(Error::provider("check if load balancer exists before cleanup")(error)),
+        }
+    }
+
+    async fn ensure_deleted(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<(), Error> {
+        let provider = load_balancers(&*holder.provider)?;
+        let call = self.context.call(holder, Some(reference(service)));
+        match provider.ensure_deleted(&call, &self.context.settings.cluster_name, service).await {
+            Err(error) if error.code == Code::NotFound => Ok(()),
+            result => result.map_err(Error::provider("delete load balancer")),
+        }
     }
 
     /// Also writes the provider's name, so that a restarted process knows which provider to ask.
@@ -392,11 +374,6 @@ impl Subject<'_> {
         self.context.ledger.with(self.key, |entry| entry.status_written(version));
     }
 
-    /// Records the state of the load balancer.
-    fn now(&self, state: State) {
-        self.context.ledger.with(self.key, |entry| entry.state = state);
-    }
-
     fn holder_annotations(&self, object: &core::Service) -> Value {
         json!({
             names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.lane.name,
@@ -438,13 +415,6 @@ fn load_balancers(provider: &dyn skysail_provider::Provider) -> Result<&dyn Load
         (None, _) => skysail_provider::Error::new(Code::NotServing, "no release of the provider serves"),
     };
     Err(Error::provider("call the provider's load balancers")(error))
-}
-
-fn absent_is_ok(answer: skysail_provider::Result<()>) -> skysail_provider::Result<()> {
-    match answer {
-        Err(error) if error.code == Code::NotFound => Ok(()),
-        answer => answer,
-    }
 }
 
 /// At most twenty names, then the number of further ones, then the total: as upstream.

@@ -1,12 +1,16 @@
-//! Orphans: load balancers that the cloud has for this cluster and that no Service wants. A slow
-//! scan finds and reports them; they are deleted only if the operator enables it.
+//! Orphans: load balancers, and shares of load balancers, that the cloud has for this cluster and
+//! that no Service wants. A slow scan finds and reports them; they are deleted only if the operator
+//! enables it.
 //!
 //! # Guarantees
 //! - A scan begins only after the first lists of nodes and Services are complete. A scan whose
 //!   calls failed changes nothing.
-//! - A load balancer that any Service may want is no orphan: a Service of type LoadBalancer,
-//!   whatever its owner, ensured or not; a Service with our finalizer; a Service in the ledger.
-//! - A load balancer becomes an orphan after [`SCANS`] consecutive scans.
+//! - What any Service may want is no orphan: a Service of type LoadBalancer, whatever its owner,
+//!   ensured or not; a Service with our finalizer; a Service in the ledger. An entry that names its
+//!   Service is that Service's. Any other entry is that of every Service with its name.
+//! - An entry becomes an orphan after [`SCANS`] consecutive scans.
+//! - No share is deleted while any Service uses the load balancer, by an entry or by its name:
+//!   several Services may share a load balancer, and users may choose its name.
 //!
 //! # Why deletion is not the default
 //! The provider reports which load balancers belong to the cluster, and it identifies the cluster
@@ -19,7 +23,9 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1 as core;
-use skysail_provider::{Call, EventKind, LoadBalancerInventory, OwnedLoadBalancer, Provider, Result, Service};
+use skysail_provider::{
+    Call, EventKind, Interface, LoadBalancerInventory, OwnedLoadBalancer, Provider, Result, Service,
+};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -61,44 +67,67 @@ pub fn orphan_notice(provider: &str, name: &str) -> String {
     format!("The provider {provider} has a load balancer {}, ", shown(name))
 }
 
-/// The load balancers of this cluster that none of these Services may want; empty if the provider
-/// has no inventory.
+/// An entry of the inventory that no Service wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// The load balancer, or the share of it.
+    pub share: OwnedLoadBalancer,
+    /// Whether a Service uses the same load balancer.
+    pub in_use: bool,
+}
+
+/// The entries of this cluster that none of these Services may want; empty if the provider has no
+/// inventory.
 ///
 /// # Errors
-/// Those of the provider's list or of a name; the result is then unknown.
+/// Those of the provider's list or of a name; the result is then unknown. `Unsupported` if the
+/// provider's settings switch the inventory off.
 pub async fn find_orphans(
     provider: &dyn Provider,
     call: &Call,
     cluster: &str,
     services: &[Arc<Service>],
-) -> Result<Vec<OwnedLoadBalancer>> {
+) -> Result<Vec<Orphan>> {
     let (Some(inventory), Some(load_balancers)) = (provider.load_balancer_inventory(), provider.load_balancers())
     else {
         return Ok(Vec::new());
     };
-    let mut owned = inventory.list(call, cluster).await?;
-    let same = |(namespace, name, uid): &(String, String, String), service: &Service| {
-        (namespace, name, uid) == (&service.namespace, &service.name, &service.uid)
+    let living: BTreeSet<(&str, &str, &str)> =
+        services.iter().map(|service| (&*service.namespace, &*service.name, &*service.uid)).collect();
+    let is_wanted = |share: &OwnedLoadBalancer| {
+        let service = share.service.as_ref();
+        service.is_some_and(|(namespace, name, uid)| living.contains(&(&**namespace, &**name, &**uid)))
     };
-    owned.retain(|one| !one.service.as_ref().is_some_and(|known| services.iter().any(|service| same(known, service))));
-    // Usually `owned` is empty here, and no call for a name is needed.
+    let (wanted, mut unwanted): (Vec<_>, Vec<_>) =
+        inventory.list(call, cluster).await?.into_iter().partition(is_wanted);
+    let mut used: BTreeSet<String> = wanted.into_iter().map(|share| share.name).collect();
     for service in services {
-        if owned.is_empty() {
-            break;
+        // Usually nothing is left here, and no call for a name is needed.
+        unwanted.retain(|share| share.service.is_some() || !used.contains(&share.name));
+        if unwanted.is_empty() {
+            return Ok(Vec::new());
         }
-        let name = load_balancers.name(call, cluster, service).await?;
-        owned.retain(|one| one.name != name);
+        used.insert(load_balancers.name(call, cluster, service).await?);
     }
-    Ok(owned)
+    unwanted.retain(|share| share.service.is_some() || !used.contains(&share.name));
+    let orphan = |share: OwnedLoadBalancer| Orphan { in_use: used.contains(&share.name), share };
+    Ok(unwanted.into_iter().map(orphan).collect())
 }
 
 async fn scan(context: &Context, lane: &Arc<Lane>, sightings: &mut Sightings) {
     let actor = Actor { controller: controllers::SERVICE, provider: lane.name.clone() };
+    if lane.off_for(Interface::LoadBalancerInventory).is_some() {
+        return;
+    }
     let call = context.call(lane, None);
     // observe (pure)
     let services = candidates(context);
     // list, name (provider)
-    let found = match find_orphans(&*lane.provider, &call, &context.settings.cluster_name, &services).await {
+    let found = find_orphans(&*lane.provider, &call, &context.settings.cluster_name, &services).await;
+    let is_configured = context.is_configured(lane, controllers::SERVICE, (Interface::LoadBalancerInventory, &found));
+    let found = match found {
+        // Nothing is known any more about what earlier scans found.
+        Err(_) if !is_configured => Vec::new(),
         Ok(found) => found,
         Err(error) => {
             tracing::warn!(
@@ -132,12 +161,13 @@ async fn delete(
     (inventory, call): (&dyn LoadBalancerInventory, &Call),
     sightings: &mut Sightings,
 ) {
-    let names: Vec<String> = sightings.orphans().take(DELETIONS_PER_SCAN_MAX).cloned().collect();
-    for name in names {
-        let shown = shown(&name);
-        match inventory.delete(call, &context.settings.cluster_name, &name).await {
+    let unused = sightings.orphans().filter(|(_, in_use)| !in_use).map(|(share, _)| share);
+    let shares: Vec<OwnedLoadBalancer> = unused.take(DELETIONS_PER_SCAN_MAX).cloned().collect();
+    for share in shares {
+        let shown = shown(&share.name);
+        match inventory.delete(call, &context.settings.cluster_name, &share).await {
             Ok(()) => {
-                sightings.forget(&name);
+                sightings.forget(&share);
                 let text = format!("Deleted the orphaned load balancer {shown} of the provider {}", actor.provider);
                 context.reporter.event(actor, &cluster(), (EventKind::Normal, reasons::DELETED_ORPHAN), text);
             }
@@ -166,18 +196,23 @@ fn candidates(context: &Context) -> Vec<Arc<Service>> {
     held.chain(present).collect::<BTreeMap<_, _>>().into_values().collect()
 }
 
-fn describe(orphan: &OwnedLoadBalancer, provider: &str, cluster_name: &str) -> String {
-    let name = shown(&orphan.name);
-    let made_for = match &orphan.service {
+fn describe(Orphan { share, in_use }: &Orphan, provider: &str, cluster_name: &str) -> String {
+    let name = shown(&share.name);
+    let made_for = match &share.service {
         Some((namespace, name, uid)) => {
             format!("made for the Service {}/{} with the UID {}", shown(namespace), shown(name), shown(uid))
         }
         None => "for an unknown Service".to_owned(),
     };
+    let shared = if *in_use {
+        ". Another Service uses the same load balancer, so Skysail does not delete this Service's share by itself"
+    } else {
+        ""
+    };
     format!(
-        "{}{made_for}, and no Service wants it. If no other cluster in the same account is named \
+        "{}{made_for}, and no Service wants it{shared}. If no other cluster in the same account is named \
          {cluster_name:?} too, delete it: skysail orphans --cluster-name {} --delete {name}",
-        orphan_notice(provider, &orphan.name),
+        orphan_notice(provider, &share.name),
         shown(cluster_name)
     )
 }
@@ -189,33 +224,34 @@ fn shown(name: &str) -> String {
     if plain && !short.is_empty() { short } else { format!("{short:?}") }
 }
 
-/// The number of consecutive scans in which no Service wanted a load balancer, by its name.
+/// For each entry that no Service wanted in the last scan: in how many consecutive scans that was
+/// so, and whether a Service used the same load balancer.
 #[derive(Default)]
 struct Sightings {
-    scans: BTreeMap<String, u32>,
+    scans: BTreeMap<OwnedLoadBalancer, (u32, bool)>,
 }
 
 impl Sightings {
     /// Records a scan; returns the new orphans.
-    fn saw(&mut self, found: Vec<OwnedLoadBalancer>) -> Vec<OwnedLoadBalancer> {
-        let names: BTreeSet<&str> = found.iter().map(|one| one.name.as_str()).collect();
-        self.scans.retain(|name, _| names.contains(name.as_str()));
+    fn saw(&mut self, found: Vec<Orphan>) -> Vec<Orphan> {
+        let mut before = std::mem::take(&mut self.scans);
         let mut new = Vec::new();
-        for one in found {
-            let scans = self.scans.entry(one.name.clone()).or_insert(0);
-            *scans = scans.saturating_add(1);
-            if *scans == SCANS {
-                new.push(one);
+        for orphan in found {
+            let (scans, _) = before.remove(&orphan.share).unwrap_or_default();
+            let scans = scans.saturating_add(1);
+            self.scans.insert(orphan.share.clone(), (scans, orphan.in_use));
+            if scans == SCANS {
+                new.push(orphan);
             }
         }
         new
     }
 
-    fn orphans(&self) -> impl Iterator<Item = &String> {
-        self.scans.iter().filter(|(_, scans)| **scans >= SCANS).map(|(name, _)| name)
+    fn orphans(&self) -> impl Iterator<Item = (&OwnedLoadBalancer, bool)> {
+        self.scans.iter().filter(|(_, (scans, _))| *scans >= SCANS).map(|(share, (_, in_use))| (share, *in_use))
     }
 
-    fn forget(&mut self, name: &str) {
-        self.scans.remove(name);
+    fn forget(&mut self, share: &OwnedLoadBalancer) {
+        self.scans.remove(share);
     }
 }

@@ -1,5 +1,6 @@
-//! Plans the next step for one Service (pure), from its object, its ledger entry, the node set and
-//! the release. All decisions are here.
+//! Plans the next step for one Service (pure), from its object, its ledger entry, the node set, the
+//! release, and the answers to the questions of earlier plans of the same turn. All decisions are
+//! here; `outcome.rs` records their outcomes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,14 +12,19 @@ use crate::{
     backoff::Retry,
     ledger::{Backends, Entry, Serving, State, Waits, Written, version},
     nodes::SharedNodes,
+    ownership::LaneId,
     queue::Next,
     service_spec::{Converted, convert, has_finalizer, is_load_balancer, named_holder, names_another},
 };
 
 /// After this many consecutive failed `update` calls the Service is ensured: an `update` changes
 /// only the backends of an existing load balancer, and only an `ensure` creates missing parts.
-/// Upstream's first sync after a failed node sync is an ensure.
+/// Upstream's first sync after a failed node sync is an ensure. A retry-after does not count,
+/// however often it comes: the provider says that the same call succeeds later, and that its cloud
+/// is busy, where an `ensure` would begin more work.
 const FAILED_UPDATES_MAX: u32 = 2;
+/// Interval of checks of a Service that the API has and the watch does not show.
+const LATE_WATCH: Duration = Duration::from_secs(5);
 
 /// The owner of the object from the view of the planning provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +38,7 @@ pub(crate) enum Standing {
 }
 
 /// The input of a plan.
+#[derive(Clone)]
 pub(crate) struct Observed {
     /// The cached object; none after its deletion.
     pub(crate) object: Option<Arc<core::Service>>,
@@ -40,6 +47,12 @@ pub(crate) struct Observed {
     pub(crate) standing: Standing,
     /// Name of the planning provider.
     pub(crate) provider: String,
+    /// The planning provider.
+    pub(crate) lane: LaneId,
+    /// The providers that may have made a load balancer: those with load balancers, and those
+    /// without a release.
+    pub(crate) may_hold: Vec<LaneId>,
+    pub(crate) answers: Answers,
     pub(crate) shared: SharedNodes,
     /// Generation of the planning provider.
     pub(crate) generation: u64,
@@ -47,21 +60,44 @@ pub(crate) struct Observed {
     pub(crate) waits: Waits,
 }
 
+/// The answers to the questions of this turn; none before the question. A plan asks each question
+/// once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answers {
+    /// Whether the API has the object that the watch does not show.
+    pub(crate) exists: Option<bool>,
+    /// Whether the provider that the annotation names has the load balancer.
+    pub(crate) found: Option<bool>,
+}
+
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     Nothing,
-    /// A repair is due after this time.
+    /// A repair, or another look at the API, is due after this time.
     Wait(Duration),
+    /// Ask the API for an object that the watch does not show. Our finalizer keeps the object, so a
+    /// missing one was deleted by force, or a list omitted it by mistake.
+    LookUp(Arc<Service>),
+    /// Ask the provider that the annotation names whether it has the load balancer.
+    Confirm(Arc<Service>),
     /// The object is deleted, or another object has its name: delete the load balancer of the
     /// ledger entry.
     DeleteRemembered(Arc<Service>),
-    /// The same case, but the load balancer is deleted already: remove the entry.
+    /// The entry is obsolete: its load balancer is deleted, or does not exist.
     Forget,
-    /// The object exists and its load balancer has to be deleted.
-    Cleanup(Arc<Service>),
-    /// The load balancer is deleted; our finalizer and the status have to be removed.
-    Release(Arc<Service>),
+    /// Delete the load balancer at each of these providers.
+    Cleanup {
+        service: Arc<Service>,
+        holders: Vec<LaneId>,
+        /// The annotation named the wrong provider, and the load balancer of the owner stays.
+        misnamed: bool,
+    },
+    /// The load balancer is deleted: our finalizer has to be removed, and the status emptied.
+    Release {
+        service: Arc<Service>,
+        empties_status: bool,
+    },
     /// The Service is invalid; no provider is called.
     Refuse(Vec<String>),
     Ensure {
@@ -83,10 +119,12 @@ pub(crate) enum Plan {
 /// The plan for one Service.
 pub(crate) fn plan(observed: &Observed) -> Plan {
     let entry = observed.entry.as_ref();
-    let Some(object) = observed.object.as_deref() else { return entry.map_or(Plan::Nothing, delete_remembered) };
+    let Some(object) = observed.object.as_deref() else {
+        return entry.map_or(Plan::Nothing, |entry| missing(observed, entry));
+    };
     let Converted { service, problems } = convert(object);
     if let Some(entry) = entry.filter(|entry| entry.service.uid != service.uid) {
-        return delete_remembered(entry);
+        return gone(observed, entry);
     }
     if observed.standing != Standing::Own || object.metadata.deletion_timestamp.is_some() {
         return departure(observed, object, service);
@@ -124,13 +162,14 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     Plan::Ensure { service: Arc::new(service), add_finalizer: add_finalizer || unnamed, repeated: false }
 }
 
-/// When to run the Service again after a successful step: at once while any work is left.
-pub(crate) fn after_success(observed: &Observed) -> Next {
-    match (plan(observed), observed.waits.retry) {
-        (Plan::Nothing, _) => Next::OnChange,
-        (Plan::Wait(wait), _) => Next::Within(wait),
+/// When to run the Service again after this successful step: at once while any work is left.
+pub(crate) fn after_success(done: &Plan, observed: &Observed) -> Next {
+    match (done, plan(observed), observed.waits.retry) {
+        // The watch may still show the finalizer.
+        (Plan::Release { .. }, _, _) | (_, Plan::Nothing, _) => Next::OnChange,
+        (_, Plan::Wait(wait), _) => Next::Within(wait),
         // Only the backends were updated; the failed `ensure` keeps its wait.
-        (Plan::Ensure { .. }, Some(wait)) => Next::After(wait),
+        (_, Plan::Ensure { .. }, Some(wait)) => Next::After(wait),
         _ => Next::After(Duration::ZERO),
     }
 }
@@ -151,8 +190,40 @@ pub(crate) fn after_failure(observed: &Observed, membership_before: u64, retry: 
     }
 }
 
-fn delete_remembered(entry: &Entry) -> Plan {
-    if entry.state == State::Deleted { Plan::Forget } else { Plan::DeleteRemembered(Arc::clone(&entry.service)) }
+/// Plans for an entry whose object the watch does not show.
+fn missing(observed: &Observed, entry: &Entry) -> Plan {
+    match observed.answers.exists {
+        _ if entry.state == State::Deleted => Plan::Forget,
+        None => Plan::LookUp(Arc::clone(&entry.service)),
+        Some(true) => Plan::Wait(LATE_WATCH),
+        Some(false) => gone(observed, entry),
+    }
+}
+
+/// Plans for an entry whose object is deleted.
+fn gone(observed: &Observed, entry: &Entry) -> Plan {
+    let service = Arc::clone(&entry.service);
+    match entry.state {
+        State::Deleted => Plan::Forget,
+        State::Unconfirmed if is_unasked(observed) => Plan::Confirm(service),
+        State::Unconfirmed => misnamed(observed, service),
+        State::Unsettled { .. } | State::Serving(_) | State::Elsewhere { .. } => Plan::DeleteRemembered(service),
+    }
+}
+
+/// Whether the provider that only the annotation names has to be asked first. A provider without
+/// load balancers cannot have made one.
+fn is_unasked(observed: &Observed) -> bool {
+    observed.answers.found.is_none() && observed.may_hold.contains(&observed.lane)
+}
+
+/// Plans for a load balancer that the provider of the annotation does not have. The provider is
+/// asked to delete it in any case, because a cloud may return stale data.
+fn misnamed(observed: &Observed, service: Arc<Service>) -> Plan {
+    match observed.may_hold.contains(&observed.lane) {
+        true => Plan::Cleanup { service, holders: vec![observed.lane], misnamed: true },
+        false => Plan::Forget,
+    }
 }
 
 /// Plans for an existing object that this provider does not serve, or not any more.
@@ -162,26 +233,51 @@ fn delete_remembered(entry: &Entry) -> Plan {
 /// balancer stays, because an operator's mistake must not interrupt its clients. It is deleted with
 /// the Service.
 fn departure(observed: &Observed, object: &core::Service, service: Service) -> Plan {
-    // A Service of type LoadBalancer with another owner has that owner's finalizer, even if the
-    // finalizer has the same name.
-    let foreign = is_load_balancer(object) && observed.standing != Standing::Own;
-    let leaves = object.metadata.deletion_timestamp.is_some()
-        || observed.standing == Standing::OtherProvider
-        || !is_load_balancer(object);
-    match &observed.entry {
-        None if has_finalizer(object) && !foreign => Plan::Cleanup(Arc::new(service)),
-        None => Plan::Nothing,
-        Some(entry) if !leaves && entry.service.load_balancer_class == service.load_balancer_class => Plan::Nothing,
-        Some(entry) if entry.state == State::Deleted => Plan::Release(Arc::clone(&entry.service)),
+    let is_wanted = is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
+    let leaves = !is_wanted || observed.standing == Standing::OtherProvider;
+    let cleanup = |service, holders| Plan::Cleanup { service, holders, misnamed: false };
+    let Some(entry) = &observed.entry else {
+        return match (has_finalizer(object), is_load_balancer(object)) {
+            (false, _) => Plan::Nothing,
+            // If the type changed while this process was down, the class is lost with it, and no
+            // annotation names a provider.
+            (true, false) => cleanup(Arc::new(service), observed.may_hold.clone()),
+            (true, true) if observed.standing == Standing::Own => cleanup(Arc::new(service), vec![observed.lane]),
+            // The finalizer of the other owner, even if it has the same name.
+            (true, true) => Plan::Nothing,
+        };
+    };
+    if !leaves && entry.service.load_balancer_class == service.load_balancer_class {
+        return Plan::Nothing;
+    }
+    // The Service has a class that no provider here claims. A class changes only together with the
+    // type, which empties the status.
+    let is_foreign = is_wanted && observed.standing == Standing::NoOwner;
+    let release = |service| Plan::Release { service, empties_status: !is_foreign };
+    let service = match &entry.state {
+        State::Deleted => return release(Arc::clone(&entry.service)),
         // The cache trims the spec of an object that is neither of type LoadBalancer nor has our
         // finalizer.
-        Some(entry) if !is_load_balancer(object) && !has_finalizer(object) => Plan::Cleanup(Arc::clone(&entry.service)),
+        _ if !is_load_balancer(object) && !has_finalizer(object) => Arc::clone(&entry.service),
         // With the class for which the load balancer was made: a provider may ignore Services of
         // other classes.
-        Some(entry) => {
-            let load_balancer_class = entry.service.load_balancer_class.clone();
-            Plan::Cleanup(Arc::new(Service { load_balancer_class, ..service }))
+        _ => Arc::new(Service { load_balancer_class: entry.service.load_balancer_class.clone(), ..service }),
+    };
+    if entry.state != State::Unconfirmed {
+        cleanup(service, vec![observed.lane])
+    } else if is_unasked(observed) {
+        Plan::Confirm(service)
+    } else if is_foreign {
+        // Other load balancers for it belong to the controller of that class.
+        match observed.may_hold.contains(&observed.lane) {
+            true => cleanup(service, vec![observed.lane]),
+            false => release(service),
         }
+    } else if is_wanted {
+        // The owner's load balancer stays.
+        misnamed(observed, service)
+    } else {
+        cleanup(service, observed.may_hold.clone())
     }
 }
 

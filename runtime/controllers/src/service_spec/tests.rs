@@ -49,6 +49,7 @@ fn h6_a_problem_names_a_source_range_that_is_not_a_cidr() {
     check_ranges(&["10.0.0.1/33"], None, expect![[r#"[] ["source range \"10.0.0.1/33\" is not a CIDR"]"#]]);
     check_ranges(&["10.0.0.1"], None, expect![[r#"[] ["source range \"10.0.0.1\" is not a CIDR"]"#]]);
     check_ranges(&["10.0.0.1/+8"], None, expect![[r#"[] ["source range \"10.0.0.1/+8\" is not a CIDR"]"#]]);
+    check_ranges(&["010.0.0.0/8"], None, expect![[r#"[] ["source range \"010.0.0.0/8\" is not a CIDR"]"#]]);
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn only_fields_of_a_node_that_a_step_reads_are_kept() {
     let whole = serde_json::to_string(&node).unwrap().len();
     trim_node(&mut node);
     let kept = serde_json::to_string(&node).unwrap();
-    expect![[r#"{"apiVersion":"v1","kind":"Node","metadata":{"annotations":{"a":"1"},"creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":"2026-01-02T00:00:00Z","labels":{"l":"1"},"name":"a","namespace":"default","resourceVersion":"7","uid":"u"},"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"],"providerID":"one://a","taints":[{"effect":"NoSchedule","key":"k","timeAdded":"2026-01-01T00:00:00Z"}]},"status":{"addresses":[{"address":"10.0.0.1","type":"InternalIP"}],"conditions":[{"reason":"Kubelet","status":"True","type":"Ready"},{"reason":"Kubelet","status":"True","type":"NetworkUnavailable"}]}}"#]]
+    expect![[r#"{"apiVersion":"v1","kind":"Node","metadata":{"annotations":{"a":"1"},"creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":"2026-01-02T00:00:00Z","labels":{"l":"1"},"name":"a","namespace":"default","resourceVersion":"7","uid":"u"},"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"],"providerID":"one://a","taints":[{"effect":"NoSchedule","key":"k","timeAdded":"2026-01-01T00:00:00Z"}]},"status":{"addresses":[{"address":"10.0.0.1","type":"InternalIP"}],"conditions":[{"reason":"Kubelet","status":"True","type":"Ready"},{"reason":"Kubelet","status":"True","type":"NetworkUnavailable"}],"nodeInfo":{"architecture":"","bootID":"","containerRuntimeVersion":"","kernelVersion":"","kubeProxyVersion":"","kubeletVersion":"","machineID":"","operatingSystem":"","osImage":"","systemUUID":"s"}}}"#]]
         .assert_eq(&kept);
     assert!(kept.len() * 5 < whole, "{} of {whole} bytes are kept", kept.len());
 }

@@ -38,11 +38,11 @@ pub struct HttpUsage {
     pub time: Duration,
     /// Most exchanges in flight at once.
     pub in_flight_max: u32,
-    /// Requests that received no whole answer because of the cloud or the network, or an answer
-    /// with 408, 429 or 5xx.
+    /// Requests that received no whole answer because of the cloud, the issuer of the credential or
+    /// the network, or an answer with 408, 429 or 5xx.
     pub failed: u64,
-    /// Requests that the operator's rules and credentials do not allow, or that were answered with
-    /// 401 or 403.
+    /// Requests that the operator's rules and credentials do not allow, whose login was refused, or
+    /// that were answered with 401 or 403.
     pub denied: u64,
     /// Limits that were met: the first hit of each, in the order met.
     pub limit_hits: Vec<LimitHit>,
@@ -229,9 +229,13 @@ impl HttpBudget {
         let mut spent = self.shared.spent();
         match failure.kind {
             FailureKind::Limited | FailureKind::Malformed => spent.usage.refused += 1,
-            FailureKind::Forbidden => {
+            FailureKind::Forbidden | FailureKind::CredentialRefused => {
                 spent.usage.refused += 1;
                 spent.usage.denied += 1;
+            }
+            FailureKind::CredentialUnavailable => {
+                spent.usage.refused += 1;
+                spent.usage.failed += 1;
             }
             FailureKind::Unreachable | FailureKind::Tls | FailureKind::Interrupted | FailureKind::Timeout => {
                 spent.usage.failed += 1;

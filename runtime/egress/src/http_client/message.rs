@@ -92,9 +92,28 @@ pub enum FailureKind {
     /// The answer is larger than allowed, in bytes; 0 where its size is unknown. The request was
     /// carried out.
     TooLarge(u64),
+    /// The issuer of the credential refused the login. Nothing was sent to the cloud.
+    CredentialRefused,
+    /// The issuer of the credential could not be reached, or it failed. Nothing was sent to the
+    /// cloud.
+    CredentialUnavailable,
 }
 
 impl FailureKind {
+    /// Whether a request that failed like this did not reach the cloud.
+    pub(super) const fn sent_nothing(self) -> bool {
+        match self {
+            Self::Forbidden
+            | Self::Limited
+            | Self::Malformed
+            | Self::Unreachable
+            | Self::Tls
+            | Self::CredentialRefused
+            | Self::CredentialUnavailable => true,
+            Self::Fenced | Self::Interrupted | Self::Timeout | Self::TooLarge(_) => false,
+        }
+    }
+
     /// The case's name in the contract: also the metric label.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -108,6 +127,8 @@ impl FailureKind {
             Self::Interrupted => "interrupted",
             Self::Timeout => "timeout",
             Self::TooLarge(_) => "too-large",
+            Self::CredentialRefused => "credential-refused",
+            Self::CredentialUnavailable => "credential-unavailable",
         }
     }
 }

@@ -23,7 +23,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use self::server::{Reply, Server, ok};
-use super::{Failure, FailureKind, Held, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpResponse, Resolver};
+use super::{
+    Failure, FailureKind, Held, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpResponse, HttpUsage, Resolver,
+};
 use crate::{
     credentials::{CredentialSpec, Credentials, SecretValues},
     policy::{EgressPolicy, EgressSpec},
@@ -419,6 +421,17 @@ async fn requests_that_the_cloud_failed_or_denied_are_counted() {
     let gone = server.url("/");
     drop(server);
     assert_eq!(counted(gone).await, (1, 0));
+}
+
+#[test]
+fn a_login_that_failed_sends_nothing_and_is_a_fault_of_the_operator_or_of_the_issuer() {
+    for (kind, failed, denied) in [(FailureKind::CredentialRefused, 0, 1), (FailureKind::CredentialUnavailable, 1, 0)] {
+        let budget = budget();
+        budget.note(&Failure::new(kind, "no"));
+        let HttpUsage { refused, failed: was_failed, denied: was_denied, .. } = budget.usage();
+        assert_eq!((refused, was_failed, was_denied), (1, failed, denied), "{kind:?}");
+        assert!(kind.sent_nothing(), "{kind:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,11 +5,22 @@ use std::{collections::BTreeMap, path::Path, sync::LazyLock};
 
 use wit_parser::{InterfaceId, Resolve};
 
+use crate::bindings::{LEGACY_PACKAGE, PACKAGE};
+
 /// Version of `skysail:provider` that this host supports.
 pub const CONTRACT_VERSION: &str = "0.1.0";
 
-/// The package's name without its version.
-pub(super) const PACKAGE: &str = "skysail:provider";
+/// Version of `skysail:legacy` that this host supports.
+const LEGACY_VERSION: &str = "0.1.0";
+
+/// The package's version that this host supports; none for a package of anybody else.
+pub(crate) fn version_of(package: &str) -> Option<&'static str> {
+    match package {
+        PACKAGE => Some(CONTRACT_VERSION),
+        LEGACY_PACKAGE => Some(LEGACY_VERSION),
+        _ => None,
+    }
+}
 
 /// The files of the contract: the ones that `bindings` are generated from.
 pub(super) const WIT: [(&str, &str); 9] = [
@@ -24,12 +35,17 @@ pub(super) const WIT: [(&str, &str); 9] = [
     ("world.wit", include_str!("../../../../wit/v0.1.0/world.wit")),
 ];
 
+/// The files of the legacy interfaces, which use types of the contract.
+pub(super) const LEGACY_WIT: [(&str, &str); 1] =
+    [("legacy.wit", include_str!("../../../../wit/legacy-v0.1.0/legacy.wit"))];
+
 /// The contract's types and interfaces.
 pub(super) struct Contract {
     pub(super) resolve: Resolve,
     /// The interfaces that the host provides, by short name: `http`, `types`.
     pub(super) imports: BTreeMap<String, InterfaceId>,
-    /// The interfaces that a provider may export, by short name: `identity`, `routes`.
+    /// The interfaces that a provider may export, by package and name:
+    /// `skysail:provider/identity`, `skysail:legacy/zones`.
     pub(super) exports: BTreeMap<String, InterfaceId>,
 }
 
@@ -44,44 +60,59 @@ impl Contract {
         reason = "the WIT is part of this program, and the bindings are compiled from the same files"
     )]
     fn parse() -> Self {
-        let mut sources = wit_parser::SourceMap::default();
-        for (name, text) in WIT {
-            sources.push(Path::new(name), text);
-        }
-        let group = sources.parse().map_err(|(_, error)| error).expect("the contract must parse");
         let mut resolve = Resolve::default();
-        let package = resolve.push_group(group).expect("the contract must resolve");
+        let mut push = |files: &[(&str, &str)]| {
+            let mut sources = wit_parser::SourceMap::default();
+            for (name, text) in files {
+                sources.push(Path::new(name), *text);
+            }
+            let group = sources.parse().map_err(|(_, error)| error).expect("the contract must parse");
+            resolve.push_group(group).expect("the contract must resolve")
+        };
+        push(&WIT);
+        let package = push(&LEGACY_WIT);
         let world =
             resolve.select_world(&[package], Some("complete-provider")).expect("the contract must have this world");
         let world = resolve.worlds.get(world).expect("a selected world must exist");
-        let named = |items: Vec<InterfaceId>| {
-            items.into_iter().filter_map(|id| Some((resolve.interfaces.get(id)?.name.clone()?, id))).collect()
+        let name = |id| resolve.interfaces.get(id).and_then(|interface| interface.name.clone());
+        let imports = super::world::interfaces(&world.imports).filter_map(|id| Some((name(id)?, id))).collect();
+        let full_name = |id| {
+            let package = &resolve.packages.get(resolve.interfaces.get(id)?.package?)?.name;
+            Some(format!("{}:{}/{}", package.namespace, package.name, name(id)?))
         };
-        let imports = named(super::world::interfaces(&world.imports).collect());
-        let exports = named(super::world::interfaces(&world.exports).collect());
+        let exports = super::world::interfaces(&world.exports).filter_map(|id| Some((full_name(id)?, id))).collect();
         Self { imports, exports, resolve }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CONTRACT_VERSION, Contract, PACKAGE};
+    use super::{CONTRACT_VERSION, Contract, LEGACY_PACKAGE, LEGACY_VERSION, LEGACY_WIT, PACKAGE, WIT};
 
     #[test]
     fn the_contract_of_the_admission_is_the_one_in_the_wit_folder() {
         let contract = Contract::get();
-        let package = contract.resolve.packages.iter().next().unwrap().1;
-        assert_eq!(package.name.to_string(), format!("{PACKAGE}@{CONTRACT_VERSION}"));
+        let packages: Vec<_> = contract.resolve.packages.iter().map(|(_, package)| package.name.to_string()).collect();
+        let supported = [(PACKAGE, CONTRACT_VERSION), (LEGACY_PACKAGE, LEGACY_VERSION)];
+        assert_eq!(packages, supported.map(|(package, version)| format!("{package}@{version}")));
         assert!(contract.imports.contains_key("http") && contract.imports.contains_key("types"));
-        assert!(contract.exports.contains_key("identity") && contract.exports.contains_key("node-legacy"));
+        for export in ["skysail:provider/identity", "skysail:legacy/node-legacy"] {
+            assert!(contract.exports.contains_key(export), "{export}");
+        }
     }
 
     #[test]
     fn every_file_of_the_contract_is_included() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.1.0");
-        let mut files: Vec<_> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        files.sort_unstable();
-        assert_eq!(files, super::WIT.map(|(name, _)| name));
+        let included = [
+            ("v0.1.0", WIT.map(|(name, _)| name).to_vec()),
+            ("legacy-v0.1.0", LEGACY_WIT.map(|(name, _)| name).to_vec()),
+        ];
+        for (folder, names) in included {
+            let folder = format!("{}/../../wit/{folder}", env!("CARGO_MANIFEST_DIR"));
+            let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+            let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(name).collect();
+            files.sort_unstable();
+            assert_eq!(files, names);
+        }
     }
 }

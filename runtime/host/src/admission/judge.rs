@@ -1,43 +1,32 @@
 //! Compares a component's imports and exports with the contract, and names the remedy for each
 //! difference.
 
-use std::cmp::Ordering;
+use semver::Version;
 
 use super::{
     CONTRACT_VERSION, Findings, RefusalCode,
-    contract::{Contract, PACKAGE},
+    contract::{Contract, version_of},
     shown, types,
     world::{self, Item, World},
 };
-use crate::imports::has_wasi;
+use crate::{bindings::PACKAGE, imports::has_wasi};
 
-/// A version with three numbers; a pre-release matches only itself.
-#[derive(Clone, PartialEq, Eq)]
-struct Version {
-    numbers: [u64; 3],
-    pre: String,
+/// The rule of the linker: the same major version, or below 1.0 the same minor version. A
+/// pre-release matches only itself.
+fn matches(one: &Version, other: &Version) -> bool {
+    if !one.pre.is_empty() || !other.pre.is_empty() {
+        return one.cmp_precedence(other).is_eq();
+    }
+    // Of two versions only the numbers up to the first one that is not 0 have to be the same.
+    match (one.major, one.minor) {
+        (0, 0) => numbers(one) == numbers(other),
+        (0, minor) => (0, minor) == (other.major, other.minor),
+        (major, _) => major == other.major,
+    }
 }
 
-impl Version {
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.split('+').next().unwrap_or(text);
-        let (numbers, pre) = text.split_once('-').unwrap_or((text, ""));
-        let mut parts = numbers.split('.').map(str::parse);
-        let mut next = || parts.next()?.ok();
-        Some(Self { numbers: [next()?, next()?, next()?], pre: pre.to_owned() })
-    }
-
-    /// The rule of the linker: the same major version, or below 1.0 the same minor version.
-    fn matches(&self, other: &Self) -> bool {
-        if !self.pre.is_empty() || !other.pre.is_empty() {
-            return self == other;
-        }
-        match (self.numbers, other.numbers) {
-            ([0, 0, patch], [0, 0, other]) => patch == other,
-            ([0, minor, _], [0, other, _]) => minor == other,
-            ([major, ..], [other, ..]) => major == other,
-        }
-    }
+const fn numbers(Version { major, minor, patch, .. }: &Version) -> (u64, u64, u64) {
+    (*major, *minor, *patch)
 }
 
 /// `skysail:provider/http@0.1.0` in its parts.
@@ -47,7 +36,14 @@ struct Name<'a> {
     version: Option<&'a str>,
 }
 
+/// The interface that each provider exports.
+const IDENTITY: (&str, &str) = (PACKAGE, "identity");
+
 impl<'a> Name<'a> {
+    const fn path(&self) -> (&'a str, &'a str) {
+        (self.package, self.interface)
+    }
+
     fn parse(name: &'a str) -> Option<Self> {
         let (path, version) = name.split_once('@').map_or((name, None), |(path, version)| (path, Some(version)));
         let (package, interface) = path.split_once('/')?;
@@ -65,15 +61,15 @@ enum Standing<'a> {
 
 fn standing(name: &str) -> Standing<'_> {
     let Some(name) = Name::parse(name) else { return Standing::Foreign };
-    if name.package != PACKAGE {
-        return Standing::Foreign;
-    }
-    let (Some(text), Some(ours)) = (name.version, Version::parse(CONTRACT_VERSION)) else { return Standing::Foreign };
+    let ours = version_of(name.package).and_then(|text| Version::parse(text).ok());
+    let (Some(text), Some(ours)) = (name.version, ours) else { return Standing::Foreign };
     match Version::parse(text) {
-        Some(version) if version.matches(&ours) => Standing::Ours(name),
-        Some(version) if version.numbers.cmp(&ours.numbers) == Ordering::Greater => Standing::Newer(text),
-        Some(_) => Standing::Older(text),
-        None => Standing::Foreign,
+        Ok(version) if matches(&version, &ours) => Standing::Ours(name),
+        // Only tools call the other package.
+        Ok(_) if name.package != PACKAGE => Standing::Foreign,
+        Ok(version) if numbers(&version) > numbers(&ours) => Standing::Newer(text),
+        Ok(_) => Standing::Older(text),
+        Err(_) => Standing::Foreign,
     }
 }
 
@@ -95,7 +91,7 @@ pub(super) fn judge(world: &World, findings: &mut Findings) {
         judge_export(world, export, findings);
     }
     let has_identity =
-        |export: &Item<'_>| matches!(standing(&export.name), Standing::Ours(name) if name.interface == "identity");
+        |export: &Item<'_>| matches!(standing(&export.name), Standing::Ours(name) if name.path() == IDENTITY);
     if !exports.iter().any(has_identity) {
         let reason = format!(
             "it does not export {PACKAGE}/identity@{CONTRACT_VERSION}, so it is not a provider: include the world `provider` in your own \
@@ -148,7 +144,8 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Findings) {
         findings.refuse(RefusalCode::UnknownImport, &reason);
         return;
     };
-    let ours = contract.imports.get(parts.interface).and_then(|id| contract.resolve.interfaces.get(*id));
+    let ours = contract.imports.get(parts.interface).filter(|_| parts.package == PACKAGE);
+    let ours = ours.and_then(|id| contract.resolve.interfaces.get(*id));
     let (Some(ours), Some(theirs)) = (ours, import.interface) else {
         let reason = format!(
             "it imports {name}, and contract {CONTRACT_VERSION} gives providers no such interface: it may be of a later contract; build the \
@@ -180,7 +177,9 @@ fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
     let Standing::Ours(parts) = standing(&export.name) else { return };
     let contract = Contract::get();
     let name = shown(&export.name);
-    if contract.imports.contains_key(parts.interface) && !contract.exports.contains_key(parts.interface) {
+    let path = format!("{}/{}", parts.package, parts.interface);
+    let is_imported = parts.package == PACKAGE && contract.imports.contains_key(parts.interface);
+    if is_imported && !contract.exports.contains_key(&path) {
         let reason = format!(
             "it exports {name}, which the host provides: its other exports would use their own types instead of the host's, and each call would trap; import \
              the interface and remove the export from your world"
@@ -188,7 +187,7 @@ fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
         findings.refuse(RefusalCode::WrongType, &reason);
         return;
     }
-    let ours = contract.exports.get(parts.interface).and_then(|id| contract.resolve.interfaces.get(*id));
+    let ours = contract.exports.get(&path).and_then(|id| contract.resolve.interfaces.get(*id));
     let (Some(ours), Some(theirs)) = (ours, export.interface) else { return };
     for (function, ours) in &ours.functions {
         match theirs.functions.get(function) {
@@ -247,17 +246,17 @@ fn withheld(import: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::Version;
+    use super::{Version, matches};
 
     #[test]
     fn versions_match_as_the_linker_matches_them() {
-        let matches = |one, other| Version::parse(one).unwrap().matches(&Version::parse(other).unwrap());
+        let matches = |one, other| matches(&Version::parse(one).unwrap(), &Version::parse(other).unwrap());
         for (one, other) in [("0.1.0", "0.1.3"), ("1.0.0", "1.4.2"), ("0.1.0-rc.1", "0.1.0-rc.1"), ("0.0.1", "0.0.1")] {
             assert!(matches(one, other) && matches(other, one), "{one} {other}");
         }
         for (one, other) in [("0.1.0", "0.2.0"), ("1.0.0", "2.0.0"), ("0.0.1", "0.0.2"), ("0.1.0-rc.1", "0.1.0")] {
             assert!(!matches(one, other) && !matches(other, one), "{one} {other}");
         }
-        assert!(Version::parse("0.1").is_none() && Version::parse("x").is_none());
+        assert!(Version::parse("0.1").is_err() && Version::parse("x").is_err());
     }
 }

@@ -20,14 +20,18 @@ fn inspect(bytes: &[u8], origin: &str, bytes_max: u64) -> Inspection {
 }
 
 /// A component with the world `test` of this WIT, whose every function traps. `contract` is the
-/// text of `skysail:provider`.
+/// text of `skysail:provider`, and of `skysail:legacy` for a world that names it.
 fn component(contract: &[(&str, String)], wit: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
-    let mut sources = wit_parser::SourceMap::default();
-    for (name, text) in contract {
-        sources.push(Path::new(name), text.clone());
+    let is_legacy = |name: &str| super::contract::LEGACY_WIT.iter().any(|(legacy, _)| *legacy == name);
+    let packages: &[bool] = if wit.contains("skysail:legacy/") { &[false, true] } else { &[false] };
+    for legacy in packages {
+        let mut sources = wit_parser::SourceMap::default();
+        for (name, text) in contract.iter().filter(|(name, _)| is_legacy(name) == *legacy) {
+            sources.push(Path::new(name), text.clone());
+        }
+        resolve.push_group(sources.parse().map_err(|(_, error)| error).unwrap()).unwrap();
     }
-    resolve.push_group(sources.parse().map_err(|(_, error)| error).unwrap()).unwrap();
     for (name, text) in [("cli.wit", WASI_CLI), ("filesystem.wit", WASI_FILESYSTEM), ("http.wit", WASI_HTTP)] {
         resolve.push_str(name, text).unwrap();
     }
@@ -46,8 +50,9 @@ const WASI_HTTP: &str = "package wasi:http@0.2.6; interface incoming-handler { h
 /// The contract, with every `from` replaced by `to`.
 fn contract(from: &str, to: &str) -> Vec<(&'static str, String)> {
     let changed = |(name, text): (&'static str, &str)| (name, text.replace(from, to));
-    let contract: Vec<_> = super::contract::WIT.into_iter().map(changed).collect();
-    assert!(from == to || contract.iter().zip(super::contract::WIT).any(|((_, new), (_, old))| new != old), "{from}");
+    let files = || super::contract::WIT.into_iter().chain(super::contract::LEGACY_WIT);
+    let contract: Vec<_> = files().map(changed).collect();
+    assert!(from == to || contract.iter().zip(files()).any(|((_, new), (_, old))| new != old), "{from}");
     contract
 }
 
@@ -90,7 +95,7 @@ fn a_provider_is_admitted_and_its_world_is_listed() {
 #[test]
 fn every_interface_of_the_contract_is_admitted() {
     let all =
-        component(&contract("", ""), "package a:b; world test { include skysail:provider/complete-provider@0.1.0; }");
+        component(&contract("", ""), "package a:b; world test { include skysail:legacy/complete-provider@0.1.0; }");
     let inspection = check(&all, expect![""]);
     assert_eq!(inspection.exports.len(), 9);
 }
@@ -330,7 +335,7 @@ fn the_refusal_of_a_changed_type_names_the_place() {
         inspection.refusals.first().map_or_else(|| "admitted".to_owned(), ToString::to_string)
     });
     expect![[r#"
-        file x: skysail:provider/identity@0.1.0#describe has another type than in contract 0.1.0: result: `info`: field `region` is where `extra` should be; build the component against wit/v0.1.0 as it is, without changes
+        file x: skysail:provider/identity@0.1.0#describe has another type than in contract 0.1.0: result: `info`: field `region` is where `serial-load-balancers` should be; build the component against wit/v0.1.0 as it is, without changes
         file x: skysail:provider/log@0.1.0#enabled has another type than in contract 0.1.0: parameter `level`: `level`: case `fatal` is one too many; build the component against wit/v0.1.0 as it is, without changes
         file x: skysail:provider/identity@0.1.0#check-config has another type than in contract 0.1.0: it has 2 parameters instead of 1; build the component against wit/v0.1.0 as it is, without changes
         file x: skysail:provider/clock@0.1.0#now-ms has another type than in contract 0.1.0: result: it is u32 instead of u64; build the component against wit/v0.1.0 as it is, without changes"#]].assert_eq(&refused.join("\n"));
@@ -340,11 +345,11 @@ fn the_refusal_of_a_changed_type_names_the_place() {
 fn an_incomplete_exported_interface_is_refused() {
     let partly = contract("master: func(cluster: string) -> result<string, error>;", "");
     let wit =
-        "package a:b; world test { include skysail:provider/provider@0.1.0; export skysail:provider/clusters@0.1.0; }";
+        "package a:b; world test { include skysail:provider/provider@0.1.0; export skysail:legacy/clusters@0.1.0; }";
     check(
         &component(&partly, wit),
         expect![[r#"
-        MissingFunction: file /etc/skysail/provider.wasm: it exports skysail:provider/clusters@0.1.0 without `master`: an interface is exported whole or not at all; implement the function, or leave the interface out of your world
+        MissingFunction: file /etc/skysail/provider.wasm: it exports skysail:legacy/clusters@0.1.0 without `master`: an interface is exported whole or not at all; implement the function, or leave the interface out of your world
     "#]],
     );
 }

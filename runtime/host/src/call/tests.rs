@@ -72,6 +72,19 @@ async fn an_answer_that_breaks_the_contract_is_a_fault_of_the_release() {
     assert!(counted(&metrics, line), "{metrics}");
 }
 
+#[tokio::test]
+async fn a_guest_that_the_host_has_no_room_for_is_the_machines_fault() {
+    let recorder = CallRecorder::default();
+    let mut records = recorder.subscribe();
+    let options =
+        SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: String::new(), http: None };
+    let sandbox = Sandbox::new(&Engine::with_a_full_pool().unwrap(), recorder, options).unwrap();
+    let release = Release::from_wasm(&sandbox, &component(&GUEST)).unwrap();
+    let error = describe(&sandbox, &release).await.unwrap_err();
+    assert_eq!(error.code, Code::Unavailable, "{error}");
+    assert_eq!(records.recv().await.unwrap().fault, Some(Fault::Machine));
+}
+
 /// The guest is not started: no fuel is used.
 #[tokio::test]
 async fn a_process_that_is_not_the_leader_does_not_call_the_guest() {

@@ -2,11 +2,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use skysail_provider::{self as host, Code, Error, Result, text::one_line};
+use skysail_provider::{
+    self as host, Code, Error, Result,
+    text::{is_plain, one_line},
+};
 
-use super::{EGRESS, ENABLE_NODE_ADDRESSES};
+use super::{ENABLE_NODE_ADDRESSES, PAGE_NODES};
 use crate::{
-    bindings::{exports::skysail::provider as exports, skysail::provider::types as guest},
+    bindings::{
+        exports::skysail::{legacy, provider as exports},
+        skysail::provider::types as guest,
+    },
     egress::Origin,
     identity::{Problem, Severity},
 };
@@ -21,6 +27,8 @@ const PROSE_BYTES_MAX: usize = 4096;
 const FEW_MAX: usize = 256;
 /// Most origins that a component may require: as many as one egress rule can have.
 const ORIGINS_MAX: usize = 64;
+/// Most pairs of `extra` that the host passes back to the guest: part of the contract.
+const EXTRA_MAX: usize = 32;
 /// Most ports of one ingress: more than a Service usually has.
 const PORTS_MAX: usize = 1024;
 /// Most load balancers, routes, clusters in one list. The largest clusters have thousands of nodes.
@@ -35,14 +43,15 @@ fn wrong(what: impl AsRef<str>) -> Error {
     Error::new(Code::Internal, format!("the provider's answer is wrong: {}", what.as_ref()))
 }
 
-/// A text for machines: of bounded length and without control characters. Never truncated: a
-/// truncated provider ID could name another machine.
+/// A text for machines: of bounded length, and without characters that would display or compare
+/// otherwise than they are written. Never changed: a truncated provider ID could name another
+/// machine.
 pub(crate) fn short(field: &str, text: String) -> Result<String> {
     if text.len() > SHORT_BYTES_MAX {
         return Err(wrong(format!("{field} has {} bytes, and at most {SHORT_BYTES_MAX} are allowed", text.len())));
     }
-    if text.chars().any(char::is_control) {
-        return Err(wrong(format!("{field} contains a control character: {:?}", one_line(&text, 100))));
+    if !is_plain(&text) {
+        return Err(wrong(format!("{field} contains a control or invisible character: {:?}", one_line(&text, 100))));
     }
     Ok(text)
 }
@@ -115,7 +124,15 @@ pub(crate) fn results<T, U>(
 
 /// The result of `identity.describe`.
 pub(crate) fn info(info: exports::identity::Info) -> Result<host::Info> {
-    let exports::identity::Info { name, version, description, provider_id_schemes, has_cluster_id, extra } = info;
+    let exports::identity::Info {
+        name,
+        version,
+        description,
+        provider_id_schemes,
+        has_cluster_id,
+        serial_load_balancers,
+        extra,
+    } = info;
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || name.len() > 63 || !name.chars().all(allowed) {
         return Err(wrong(format!(
@@ -129,19 +146,31 @@ pub(crate) fn info(info: exports::identity::Info) -> Result<host::Info> {
         }
         short("provider-id-schemes", scheme)
     })?;
-    let egress = extra.into_iter().filter(|(key, _)| key == EGRESS).map(|(_, origin)| origin).collect();
-    let egress = bounded("extra with key egress", ORIGINS_MAX, egress, |origin| {
-        Origin::parse(&origin)
-            .map(|origin| origin.to_string())
-            .map_err(|error| wrong(format!("the egress {:?} {error}", one_line(&origin, 100))))
-    })?;
+    let page_nodes = match extra.iter().find(|(key, _)| key == PAGE_NODES) {
+        None => host::NODES_PER_PAGE,
+        Some((_, text)) => {
+            let nodes = text.parse().ok().filter(|nodes| (1..=host::NODES_PER_PAGE).contains(nodes));
+            let most = host::NODES_PER_PAGE;
+            nodes.ok_or_else(|| {
+                wrong(format!("{PAGE_NODES} {:?} is not a number from 1 to {most}", one_line(text, 100)))
+            })?
+        }
+    };
     Ok(host::Info {
         name,
         version: one_line(&version, FEW_MAX),
         description: one_line(&description, SHORT_BYTES_MAX),
         provider_id_schemes,
         has_cluster_id,
-        egress,
+        serial_load_balancers,
+        page_nodes,
+    })
+}
+
+/// The result of `identity.origins`.
+pub(crate) fn origins(list: Vec<String>) -> Result<Vec<Origin>> {
+    bounded("origins", ORIGINS_MAX, list, |text| {
+        Origin::parse(&text).map_err(|error| wrong(format!("the origin {:?} {error}", one_line(&text, 100))))
     })
 }
 
@@ -163,9 +192,9 @@ pub(crate) fn problems(problems: Vec<exports::identity::Problem>) -> Result<Vec<
 
 /// A Service's status.
 pub(crate) fn status(status: guest::LoadBalancerStatus) -> Result<host::LoadBalancerStatus> {
-    let guest::LoadBalancerStatus { ingress, extra: _ } = status;
+    let guest::LoadBalancerStatus { ingress } = status;
     let ingress = bounded("status.ingress", FEW_MAX, ingress, |ingress| {
-        let guest::Ingress { ip, hostname, ip_mode, ports } = ingress;
+        let guest::Ingress { ip, hostname, ip_mode, ports, extra: _ } = ingress;
         Ok(host::Ingress {
             ip: short_option("status.ingress.ip", ip)?,
             hostname: short_option("status.ingress.hostname", hostname)?,
@@ -272,20 +301,36 @@ pub(crate) fn owned(list: Vec<exports::load_balancer_inventory::Owned>) -> Resul
 /// The routes that a cluster owns.
 pub(crate) fn routes(list: Vec<exports::routes::Route>) -> Result<Vec<host::Route>> {
     bounded("routes", MANY_MAX, list, |route| {
-        let exports::routes::Route { name, target_node, target_addresses, destination_cidr, blackhole, extra } = route;
+        let exports::routes::Route { name, target, target_addresses, destination_cidr, blackhole, extra } = route;
+        let is_known = |(key, value): &guest::Pair| key == ENABLE_NODE_ADDRESSES && value == "true";
+        let (known, own): (Vec<_>, Vec<_>) = extra.into_iter().partition(is_known);
         Ok(host::Route {
             name: short("route name", name)?,
-            target_node: short_option("target-node", target_node)?,
+            target: target_of(target)?,
             target_addresses: bounded("target-addresses", FEW_MAX, target_addresses, address)?,
             destination_cidr: short("destination-cidr", destination_cidr)?,
             blackhole,
-            enable_node_addresses: extra.iter().any(|(key, value)| key == ENABLE_NODE_ADDRESSES && value == "true"),
+            enable_node_addresses: !known.is_empty(),
+            extra: bounded("extra", EXTRA_MAX, own, |(key, value)| {
+                Ok((short("extra key", key)?, short("extra value", value)?))
+            })?,
         })
     })
 }
 
+/// An empty text names nothing.
+fn target_of(target: exports::routes::Target) -> Result<host::Target> {
+    let (named, text): (fn(String) -> host::Target, _) = match target {
+        exports::routes::Target::Node(name) => (host::Target::Node, name),
+        exports::routes::Target::ProviderId(id) => (host::Target::ProviderId, id),
+        exports::routes::Target::Address(address) => (host::Target::Address, address),
+        exports::routes::Target::None => return Ok(host::Target::None),
+    };
+    Ok(if text.is_empty() { host::Target::None } else { named(short("target", text)?) })
+}
+
 /// A zone.
-pub(crate) fn zone(zone: exports::zones::Zone) -> Result<host::Zone> {
-    let exports::zones::Zone { failure_domain, region } = zone;
+pub(crate) fn zone(zone: legacy::zones::Zone) -> Result<host::Zone> {
+    let legacy::zones::Zone { failure_domain, region } = zone;
     Ok(host::Zone { failure_domain: short("failure-domain", failure_domain)?, region: short("region", region)? })
 }

@@ -2,7 +2,7 @@
 
 use skysail_provider as host;
 
-use super::ENABLE_NODE_ADDRESSES;
+use super::{ENABLE_NODE_ADDRESSES, SYSTEM_UUID};
 use crate::bindings::{
     exports::skysail::provider::{instances, persistent_volume_labels as volumes, routes},
     skysail::provider::types as guest,
@@ -19,7 +19,8 @@ pub(crate) const fn detail(detail: host::Detail) -> instances::Detail {
 /// length of each text.
 pub(crate) fn node_bytes(node: &host::Node) -> usize {
     const ENTRY: usize = 8;
-    let host::Node { name, uid, provider_id, addresses, labels, annotations, pod_cidrs, ready: _ } = node;
+    const UUID_BYTES: usize = 36;
+    let host::Node { name, uid, provider_id, addresses, labels, annotations, pod_cidrs, ready: _, system_uuid } = node;
     let pairs = |map: &host::StringMap| map.iter().map(|(k, v)| k.len() + v.len() + 2 * ENTRY).sum::<usize>();
     name.len()
         + uid.len()
@@ -28,11 +29,12 @@ pub(crate) fn node_bytes(node: &host::Node) -> usize {
         + pairs(labels)
         + pairs(annotations)
         + pod_cidrs.iter().map(|cidr| cidr.len() + ENTRY).sum::<usize>()
+        + system_uuid.as_ref().map_or(0, |_| SYSTEM_UUID.len() + UUID_BYTES + 2 * ENTRY)
         + 10 * ENTRY
 }
 
 pub(crate) fn node_to_guest(node: &host::Node) -> guest::Node {
-    let host::Node { name, uid, provider_id, addresses, labels, annotations, pod_cidrs, ready } = node;
+    let host::Node { name, uid, provider_id, addresses, labels, annotations, pod_cidrs, ready, system_uuid } = node;
     guest::Node {
         name: name.clone(),
         uid: uid.clone(),
@@ -42,7 +44,7 @@ pub(crate) fn node_to_guest(node: &host::Node) -> guest::Node {
         annotations: pairs(annotations.iter()),
         pod_cidrs: pod_cidrs.clone(),
         ready: *ready,
-        extra: Vec::new(),
+        extra: system_uuid.iter().map(|uuid| (SYSTEM_UUID.to_owned(), uuid.to_string())).collect(),
     }
 }
 
@@ -59,18 +61,35 @@ fn address_to_guest(address: &host::NodeAddress) -> guest::NodeAddress {
     guest::NodeAddress { kind, address: address.clone() }
 }
 
+/// As `list` returned the route.
 pub(crate) fn route_to_guest(route: &host::Route) -> routes::Route {
-    let host::Route { name, target_node, target_addresses, destination_cidr, blackhole, enable_node_addresses } = route;
+    let host::Route { name, target, target_addresses, destination_cidr, blackhole, enable_node_addresses, extra } =
+        route;
+    let known = enable_node_addresses.then(|| (ENABLE_NODE_ADDRESSES.to_owned(), "true".to_owned()));
     routes::Route {
         name: name.clone(),
-        target_node: target_node.clone(),
+        target: match target {
+            host::Target::Node(name) => routes::Target::Node(name.clone()),
+            host::Target::ProviderId(id) => routes::Target::ProviderId(id.clone()),
+            host::Target::Address(address) => routes::Target::Address(address.clone()),
+            host::Target::None => routes::Target::None,
+        },
         target_addresses: target_addresses.iter().map(address_to_guest).collect(),
         destination_cidr: destination_cidr.clone(),
         blackhole: *blackhole,
-        extra: enable_node_addresses
-            .then(|| (ENABLE_NODE_ADDRESSES.to_owned(), "true".to_owned()))
-            .into_iter()
-            .collect(),
+        extra: extra.iter().cloned().chain(known).collect(),
+    }
+}
+
+pub(crate) fn new_route_to_guest(route: &host::NewRoute) -> routes::NewRoute {
+    let host::NewRoute { name_hint, node, provider_id, addresses, destination_cidr } = route;
+    routes::NewRoute {
+        name_hint: name_hint.clone(),
+        node: node.clone(),
+        provider_id: provider_id.clone(),
+        addresses: addresses.iter().map(address_to_guest).collect(),
+        destination_cidr: destination_cidr.clone(),
+        extra: Vec::new(),
     }
 }
 
@@ -157,6 +176,7 @@ fn port(port: &host::ServicePort) -> guest::ServicePort {
         port: *port,
         node_port: *node_port,
         target_port: target_port.clone(),
+        extra: Vec::new(),
     }
 }
 
@@ -177,7 +197,7 @@ const fn traffic_policy(policy: host::TrafficPolicy) -> guest::TrafficPolicy {
 
 fn status_to_guest(status: &host::LoadBalancerStatus) -> guest::LoadBalancerStatus {
     let host::LoadBalancerStatus { ingress } = status;
-    guest::LoadBalancerStatus { ingress: ingress.iter().map(ingress_to_guest).collect(), extra: Vec::new() }
+    guest::LoadBalancerStatus { ingress: ingress.iter().map(ingress_to_guest).collect() }
 }
 
 fn ingress_to_guest(ingress: &host::Ingress) -> guest::Ingress {
@@ -196,6 +216,7 @@ fn ingress_to_guest(ingress: &host::Ingress) -> guest::Ingress {
                 guest::PortStatus { port: *port, protocol: protocol_to_guest(*protocol), error: error.clone() }
             })
             .collect(),
+        extra: Vec::new(),
     }
 }
 

@@ -20,6 +20,21 @@ impl Host for CallState {
         Ok(kept.is_ok())
     }
 
+    fn compare_and_set(
+        &mut self,
+        key: String,
+        expected: Option<Vec<u8>>,
+        value: Vec<u8>,
+        ttl_ms: u64,
+    ) -> wasmtime::Result<bool> {
+        self.toll.bytes((key.len() + expected.as_ref().map_or(0, Vec::len) + value.len()) as u64);
+        let kept = self.cache.compare_and_set(key, expected.as_deref(), value, Duration::from_millis(ttl_ms));
+        if let Err(hit) = kept {
+            self.hit(hit);
+        }
+        Ok(kept == Ok(true))
+    }
+
     fn delete(&mut self, key: String) -> wasmtime::Result<()> {
         self.toll.bytes(key.len() as u64);
         self.cache.delete(&key);

@@ -142,7 +142,7 @@ fn request_of(request: Request) -> HttpRequest {
 
 fn response_to_guest(response: HttpResponse) -> Response {
     let HttpResponse { status, headers, body } = response;
-    Response { status, headers, body: body.into() }
+    Response { status, headers, body: body.into(), extra: Vec::new() }
 }
 
 fn failure_to_guest(failure: http_client::Failure) -> Failure {
@@ -156,5 +156,21 @@ fn failure_to_guest(failure: http_client::Failure) -> Failure {
         FailureKind::Interrupted => Failure::Interrupted(message),
         FailureKind::Timeout => Failure::Timeout,
         FailureKind::TooLarge(bytes) => Failure::TooLarge(bytes),
+        FailureKind::CredentialRefused => Failure::CredentialRefused(message),
+        FailureKind::CredentialUnavailable => Failure::CredentialUnavailable(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, FailureKind, failure_to_guest, http_client};
+
+    #[test]
+    fn a_guest_learns_whether_the_login_was_refused_or_could_not_be_made() {
+        let failure = |kind| failure_to_guest(http_client::Failure::new(kind, "why"));
+        assert!(matches!(failure(FailureKind::CredentialRefused), Failure::CredentialRefused(why) if why == "why"));
+        assert!(
+            matches!(failure(FailureKind::CredentialUnavailable), Failure::CredentialUnavailable(why) if why == "why")
+        );
     }
 }

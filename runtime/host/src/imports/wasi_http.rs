@@ -239,13 +239,13 @@ fn response_of(response: HttpResponse) -> Result<Response<WasiBody>, Failure> {
 fn error_of(failure: &Failure) -> Error {
     let Failure { kind, message, limit } = failure;
     match kind {
-        FailureKind::Forbidden | FailureKind::Fenced => Error::HttpRequestDenied,
+        FailureKind::Forbidden | FailureKind::Fenced | FailureKind::CredentialRefused => Error::HttpRequestDenied,
         FailureKind::Limited => match limit {
             Some(LimitHit { limit: Limit::HttpRequestBytes, max, .. }) => Error::HttpRequestBodySize(Some(*max)),
             Some(_) | None => Error::ConnectionLimitReached,
         },
         FailureKind::Malformed => Error::InternalError(Some(message.clone())),
-        FailureKind::Unreachable => Error::DestinationUnavailable,
+        FailureKind::Unreachable | FailureKind::CredentialUnavailable => Error::DestinationUnavailable,
         FailureKind::Tls => Error::TlsProtocolError,
         FailureKind::Interrupted => Error::ConnectionTerminated,
         FailureKind::Timeout => Error::HttpResponseTimeout,

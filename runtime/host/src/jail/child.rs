@@ -82,9 +82,9 @@ fn run() -> io::Result<()> {
 }
 
 fn work(request: &Request, used: &Used, threads: usize) -> io::Result<()> {
-    let Request { task, length, .. } = *request;
+    let Request { task, limits: CompileLimits { component_bytes, .. } } = *request;
     let mut stdin = io::stdin().lock();
-    let Some(component) = receive(&mut stdin, length)? else {
+    let Some(component) = receive(&mut stdin, component_bytes)? else {
         return answer(Kind::Memory, 0, used, &[]);
     };
     let findings = admission::examine(&component).bounded();

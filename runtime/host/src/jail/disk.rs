@@ -13,15 +13,15 @@
 //! written atomically; the oldest files are deleted when the folder is full.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use ring::{digest, hmac};
-use skysail_egress::{WRITE, check_permissions, read_own_file};
+use skysail_egress::{WRITE, check_permissions, read_own_file, write_own_file};
 
 use super::{CompileCost, CompileLimits, cache::Key};
 
@@ -60,7 +60,7 @@ impl Disk {
     /// The machine code, if its compilation was within `limits`.
     pub(super) fn get(&self, key: &Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {
         let path = self.path(key);
-        let mut bytes = match read_own_file(&path, CODE_BYTES_MAX + HEAD_BYTES as u64) {
+        let mut bytes = match read_own_file(&path, CODE_BYTES_MAX + HEAD_BYTES as u64, WRITE) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -90,24 +90,11 @@ impl Disk {
     }
 
     fn write(&self, key: &Key, code: &[u8], cost: CompileCost) -> io::Result<()> {
-        let mut rest = Vec::with_capacity(16 + code.len());
-        rest.extend_from_slice(&u64::try_from(cost.cpu.as_micros()).unwrap_or(u64::MAX).to_le_bytes());
-        rest.extend_from_slice(&cost.memory_bytes.to_le_bytes());
-        rest.extend_from_slice(code);
-        let tag = hmac::sign(&self.key, digest_of(key, &rest).as_ref());
-        self.make_room(rest.len() as u64)?;
-        let (path, new) = (self.path(key), self.path(key).with_extension("new"));
-        let written = || {
-            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-            for part in [&MAGIC[..], tag.as_ref(), &rest] {
-                file.write_all(part)?;
-            }
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(&self.folder)?.sync_all()
-        };
-        // After a failure, for example on a full disk, remove the incomplete file.
-        written().inspect_err(|_| drop(fs::remove_file(&new)))
+        let cpu = u64::try_from(cost.cpu.as_micros()).unwrap_or(u64::MAX).to_le_bytes();
+        let memory = cost.memory_bytes.to_le_bytes();
+        let tag = hmac::sign(&self.key, digest_of(key, &[&cpu, &memory, code]).as_ref());
+        self.make_room((HEAD_BYTES + code.len()) as u64)?;
+        write_own_file(&self.path(key), &self.folder, &[MAGIC, tag.as_ref(), &cpu, &memory, code])
     }
 
     fn make_room(&self, needed: u64) -> io::Result<()> {
@@ -132,7 +119,7 @@ impl Disk {
     fn cost(&self, key: &Key, bytes: &[u8]) -> Option<CompileCost> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (tag, rest) = rest.split_at_checked(TAG_BYTES)?;
-        hmac::verify(&self.key, digest_of(key, rest).as_ref(), tag).ok()?;
+        hmac::verify(&self.key, digest_of(key, &[rest]).as_ref(), tag).ok()?;
         let (cpu, rest) = rest.split_first_chunk::<8>()?;
         let (memory, _) = rest.split_first_chunk::<8>()?;
         let cpu = Duration::from_micros(u64::from_le_bytes(*cpu));
@@ -141,22 +128,24 @@ impl Disk {
 
     /// The file of one component and engine. The keyed hash authenticates its content.
     fn path(&self, key: &Key) -> PathBuf {
-        let name = hmac::sign(&self.key, digest_of(key, b"name").as_ref());
+        let name = hmac::sign(&self.key, digest_of(key, &[b"name"]).as_ref());
         let hex = name.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         self.folder.join(format!("{hex}.code"))
     }
 }
 
-/// The digest of everything that the keyed hash covers. The parts are hashed without copying them.
-fn digest_of(key: &Key, rest: &[u8]) -> digest::Digest {
+/// The digest of everything that the keyed hash covers; the pieces of `rest` are one part. Nothing
+/// is copied: machine code is megabytes.
+fn digest_of(key: &Key, rest: &[&[u8]]) -> digest::Digest {
     let Key { digest, compatibility } = key;
-    let parts: [&[u8]; 5] =
-        [RULES.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), digest, &compatibility.to_le_bytes(), rest];
+    let version = env!("CARGO_PKG_VERSION").as_bytes();
+    let parts: [&[&[u8]]; 5] = [&[RULES.as_bytes()], &[version], &[digest], &[&compatibility.to_le_bytes()], rest];
     let mut context = digest::Context::new(&digest::SHA256);
     for part in parts {
         // Hash the length of each part, too, so that bytes cannot move from one part to the next.
-        context.update(&(part.len() as u64).to_le_bytes());
-        context.update(part);
+        let length: usize = part.iter().map(|piece| piece.len()).sum();
+        context.update(&(length as u64).to_le_bytes());
+        part.iter().for_each(|piece| context.update(piece));
     }
     context.finish()
 }

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     CompileCost, CompileError, CompileLimits, JailCommand, Stop,
-    frame::{ANSWER_HEAD, AnswerHead, Kind, Request, Task},
+    frame::{AnswerHead, HEAD, Kind, Request, Task},
     one_line, walls,
 };
 use crate::admission::Findings;
@@ -206,8 +206,8 @@ async fn cpu_time_at_the_end(child: &Child) -> Option<Duration> {
 /// status names the reason.
 async fn feed(mut stdin: ChildStdin, limits: CompileLimits, input: &Input) -> io::Result<()> {
     let Input { task, component } = input;
-    let request = Request { task: *task, limits, length: component.len() as u64 };
-    stdin.write_all(&request.encode()).await?;
+    let limits = CompileLimits { component_bytes: component.len() as u64, ..limits };
+    stdin.write_all(&Request { task: *task, limits }.encode()?).await?;
     stdin.write_all(component).await?;
     stdin.shutdown().await
 }
@@ -238,7 +238,7 @@ async fn read_answers(
 }
 
 async fn read_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Result<(AnswerHead, Vec<u8>), Unanswered> {
-    let mut head = [0; ANSWER_HEAD];
+    let mut head = [0; HEAD];
     stdout.read_exact(&mut head).await?;
     let head = AnswerHead::decode(&head)?;
     // Allocate exactly this size: the machine code stays in the cache for long. `decode` has

@@ -73,7 +73,7 @@ async fn a_child_that_neither_answers_nor_ends_is_killed_at_its_wall_time() {
         &error,
         false,
         expect![
-            "checking and compiling the component exceeded its limit of wall time in milliseconds (compileTimeMs: 16000 of 16000): build a smaller component, or raise compileTimeMs"
+            "checking and compiling the component exceeded its limit of wall time in milliseconds (compileTimeMs: 30000 of 30000): build a smaller component, or raise compileTimeMs"
         ],
     );
 }

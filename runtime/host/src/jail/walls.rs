@@ -4,12 +4,11 @@
 //!
 //! Limits on time, memory and files are in `child`; every supported kernel has them.
 
-use std::error::Error;
-
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr as _, RulesetCreated, RulesetError,
     Scope,
 };
+use skysail_provider::text::with_causes;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod filter;
@@ -51,7 +50,7 @@ pub(super) fn landlock() -> Result<(), String> {
         .and_then(|rules| rules.scope(Scope::from_all(NEWEST)))
         .and_then(Ruleset::create)
         .and_then(RulesetCreated::restrict_self)
-        .map_err(|error: RulesetError| format!("Landlock ({})", chain(&error)))?;
+        .map_err(|error: RulesetError| format!("Landlock ({})", with_causes(&error)))?;
     match restricted.landlock {
         LandlockStatus::Available { effective_abi, .. } if effective_abi >= WHOLE => Ok(()),
         LandlockStatus::Available { effective_abi, .. } => Err(format!(
@@ -72,25 +71,11 @@ pub(super) fn landlock() -> Result<(), String> {
 /// See `filter`.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) fn seccomp() -> Result<(), String> {
-    filter::apply().map_err(|error| format!("seccomp ({})", chain(&error)))
+    filter::apply().map_err(|error| format!("seccomp ({})", with_causes(&error)))
 }
 
 /// The list of required system calls exists only for two architectures.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn seccomp() -> Result<(), String> {
     Err(format!("seccomp (there is no filter for {})", std::env::consts::ARCH))
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        // Some errors include their cause.
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -128,13 +128,17 @@ impl LoadBalancerInventory for SandboxedProvider {
         .await
     }
 
-    async fn delete(&self, call: &Call, cluster: &str, name: &str) -> Result<()> {
+    async fn delete(&self, call: &Call, cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
         let indices = self.inventory_indices()?;
+        let OwnedLoadBalancer { name, service } = share;
+        let service = service.as_ref().map(|(namespace, name, uid)| (&**namespace, &**name, &**uid));
         self.run(
             call,
             "load-balancer-inventory.delete",
             |Guest { store, instance, env: _ }| {
-                Box::pin(async move { indices.load(&mut *store, instance)?.call_delete(store, cluster, name).await })
+                Box::pin(async move {
+                    indices.load(&mut *store, instance)?.call_delete(store, cluster, name, service).await
+                })
             },
             |deleted| convert::result(deleted, Ok),
         )

@@ -1,6 +1,6 @@
 //! Interface `routes`.
 
-use super::{Call, Guest, Interface, Result, Route, Routes, SandboxedProvider, absent, async_trait, convert};
+use super::{Call, Guest, Interface, NewRoute, Result, Route, Routes, SandboxedProvider, absent, async_trait, convert};
 use crate::bindings::exports::skysail::provider::routes::GuestIndices;
 
 impl SandboxedProvider {
@@ -24,11 +24,10 @@ impl Routes for SandboxedProvider {
         .await
     }
 
-    async fn create(&self, call: &Call, cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
+    async fn create(&self, call: &Call, cluster: &str, routes: &[NewRoute]) -> Result<Vec<Result<()>>> {
         let indices = self.route_indices()?;
         let asked = routes.len();
-        let routes: Vec<_> =
-            routes.iter().map(|(hint, route)| (hint.clone(), convert::route_to_guest(route))).collect();
+        let routes: Vec<_> = routes.iter().map(convert::new_route_to_guest).collect();
         self.run(
             call,
             "routes.create",

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use skysail_provider::{Info, Interface};
+use skysail_provider::{Info, Interface, text::with_causes};
 use skysail_slot::{Component, Fault, Judge, Load, Loaded, Outcome, Proposal, Release as _, Wanted, is_same_identity};
 use tokio::sync::mpsc;
 
@@ -17,7 +17,7 @@ use crate::{
     call::Failed,
     egress::Origin,
     fault,
-    identity::{try_check_config, try_describe},
+    identity::{try_check_config, try_describe, try_origins},
     jail::{CompileError, CompileLimits, Compiled},
 };
 
@@ -68,7 +68,7 @@ impl Loader {
             return proposal(settings, Outcome::Serves(release));
         }
         if !refusal.lasting
-            && let Some(release) = unasked(&active, &settings.sandbox)
+            && let Some(release) = unasked(&active, &settings)
         {
             tracing::warn!(
                 provider.name = %self.name,
@@ -91,11 +91,12 @@ impl Loader {
 
 /// The active release under other settings, where it need not be loaded again for them: this needs
 /// neither memory nor CPU time.
-fn unasked(active: &Active, sandbox: &Arc<Sandbox>) -> Option<Arc<Active>> {
+fn unasked(active: &Active, Settings { options, sandbox }: &Settings) -> Option<Arc<Active>> {
     let Active { provider, info, component, compiled, living, .. } = active;
     wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()).then(|| {
         let provider = SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(provider.release()), Arc::clone(info));
-        Active::new(provider, Arc::clone(info), component.clone(), compiled.clone(), Arc::clone(living))
+        let release = (component.clone(), compiled.clone());
+        Active::new(provider, options, Arc::clone(info), release, Arc::clone(living))
     })
 }
 
@@ -151,7 +152,8 @@ impl<'a> Attempt<'a> {
             judged.map_err(|(reason, text)| self.refuse(reason, Fault::Release, &text))?;
         }
         self.advance();
-        Ok(Active::new(provider, info, self.component.clone(), compiled, Arc::clone(&self.loader.living)))
+        let release = (self.component.clone(), compiled);
+        Ok(Active::new(provider, options, info, release, Arc::clone(&self.loader.living)))
     }
 
     /// The next stage is reached.
@@ -229,7 +231,7 @@ impl<'a> Attempt<'a> {
                     Reason::CompileUnavailable
                 }
             };
-            self.refuse(reason, fault::of_compilation(&error), &chain(&error))
+            self.refuse(reason, fault::of_compilation(&error), &with_causes(&error))
         })
     }
 
@@ -240,9 +242,9 @@ impl<'a> Attempt<'a> {
         let linked = tokio::task::spawn_blocking(move || Release::new(&sandbox, &component, &digest)).await;
         match linked {
             Ok(Ok(release)) => Ok(release),
-            Ok(Err(error)) => Err(self.refuse(Reason::LinkFailed, fault::of_linking(&error), &chain(&error))),
+            Ok(Err(error)) => Err(self.refuse(Reason::LinkFailed, fault::of_linking(&error), &with_causes(&error))),
             // Linking panicked, which the component may have caused, or the process ends.
-            Err(error) => Err(self.refuse(Reason::LinkFailed, Fault::Release, &chain(&error))),
+            Err(error) => Err(self.refuse(Reason::LinkFailed, Fault::Release, &with_causes(&error))),
         }
     }
 
@@ -253,21 +255,12 @@ impl<'a> Attempt<'a> {
                 "describe is called once before a release serves and must answer the same each time, without a request";
             self.unanswered(Reason::DescribeFailed, "describe", &failed, must)
         })?;
-        let interfaces = release.interfaces();
-        if interfaces.contains(&Interface::Instances) && info.provider_id_schemes.is_empty() {
-            let text = "it exports instances and describes no provider-id-schemes: name the scheme of its provider IDs in identity.describe";
+        let interfaces = options.used(release);
+        let has_machines = interfaces.contains(&Interface::Instances);
+        if has_machines && info.provider_id_schemes.is_empty() && !options.claims_prefixes {
+            let text = "it exports instances and describes no provider-id-schemes: name the scheme of its provider IDs in identity.describe; for provider IDs \
+                        without a scheme, list their prefixes in spec.providerIdPrefixes of the provider";
             return Err(self.refuse(Reason::NoProviderIdScheme, Fault::Release, text));
-        }
-        if let Some(unmet) = unmet_egress(options, sandbox, &info) {
-            if !self.is_active() {
-                return Err(self.refuse(Reason::EgressNotAllowed, Fault::Operator, &unmet));
-            }
-            // The operator takes rights from the active release: that is no reason to stop it.
-            tracing::warn!(
-                provider.name = %self.loader.name,
-                component.digest = %self.component.digest,
-                "the active release serves on, and would be refused at the next start: {unmet}"
-            );
         }
         if let Some(active) = self.active {
             self.compare(active, &info, &interfaces)?;
@@ -278,8 +271,9 @@ impl<'a> Attempt<'a> {
     /// Whether the release may follow the active one.
     fn compare(&self, active: &Active, info: &Info, interfaces: &[Interface]) -> Result<(), Refusal> {
         let options = &self.settings.options;
-        let lost: Vec<_> =
-            active.interfaces.iter().filter(|had| !interfaces.contains(had)).map(|lost| lost.name()).collect();
+        // Under these settings, which may use other interfaces than those in force.
+        let had = options.used(active.provider.release());
+        let lost: Vec<_> = had.iter().filter(|had| !interfaces.contains(had)).map(|lost| lost.name()).collect();
         if !lost.is_empty() && !options.allow_interface_loss {
             let text = format!(
                 "it lacks {}, which the release that serves (version {}) has: what was made through it would be left alone; export it, or set \
@@ -312,27 +306,48 @@ impl<'a> Attempt<'a> {
             tracing::warn!(provider.name = sandbox.name(), "cloud-config: {}", shown(problem));
         }
         if fatal.is_empty() {
-            return Ok(());
+            return self.check_origins(release).await;
         }
         let shown: Vec<_> = fatal.iter().take(PROBLEMS_SHOWN_MAX).map(|problem| shown(problem)).collect();
         let text = format!("it refuses the cloud-config: {}; correct the cloud-config", shown.join("; "));
         Err(self.refuse(Reason::ConfigRefused, Fault::Operator, &text))
     }
+
+    async fn check_origins(&self, release: &Release) -> Result<(), Refusal> {
+        let Settings { options, sandbox } = self.settings;
+        let origins = try_origins(sandbox, release, sandbox.config()).await.map_err(|failed| {
+            let must = "it must name at most 64 origins for every text that check-config accepts, without a request";
+            self.unanswered(Reason::OriginsFailed, "origins", &failed, must)
+        })?;
+        if options.allow_unmet_egress {
+            return Ok(());
+        }
+        let Some(unmet) = unmet(sandbox, &origins) else { return Ok(()) };
+        let serves_with_it =
+            |active: &Active| self.is_active() && active.provider.sandbox().config() == sandbox.config();
+        if !self.active.is_some_and(serves_with_it) {
+            return Err(self.refuse(Reason::EgressNotAllowed, Fault::Operator, &unmet));
+        }
+        // The operator takes rights from the active release: that is no reason to stop it.
+        tracing::warn!(
+            provider.name = %self.loader.name,
+            component.digest = %self.component.digest,
+            "the active release serves on, and would be refused at the next start: {unmet}"
+        );
+        Ok(())
+    }
 }
 
-/// The origins that the release declares and no rule allows.
-fn unmet_egress(options: &SlotOptions, sandbox: &Sandbox, info: &Info) -> Option<String> {
-    if options.allow_unmet_egress {
-        return None;
-    }
-    let refused = |origin: &String| match (Origin::parse(origin), sandbox.http()) {
-        (Ok(origin), Some(http)) => http.policy().judge_origin(&origin).err().map(|refusal| refusal.to_string()),
-        (Ok(_) | Err(_), _) => Some(format!("no rule allows origin {origin}")),
+/// Which of the origins that the release requires no rule allows, and what to do about it.
+fn unmet(sandbox: &Sandbox, origins: &[Origin]) -> Option<String> {
+    let refused = |origin: &Origin| match sandbox.http() {
+        Some(http) => http.policy().judge_origin(origin).err().map(|refusal| refusal.to_string()),
+        None => Some(format!("no rule allows origin {origin}")),
     };
-    let refused: Vec<_> = info.egress.iter().filter_map(refused).take(PROBLEMS_SHOWN_MAX).collect();
+    let refused: Vec<_> = origins.iter().filter_map(refused).take(PROBLEMS_SHOWN_MAX).collect();
     (!refused.is_empty()).then(|| {
         format!(
-            "it says that it cannot do without what the operator has not allowed: {}; add egress rules if you want it to have that, or set \
+            "under this cloud-config it requires what the operator has not allowed: {}; add egress rules, correct the cloud-config, or set \
              allowUnmetEgress for this provider",
             refused.join("; ")
         )
@@ -344,15 +359,4 @@ fn shown(problem: &Problem) -> String {
     let line = line.map(|line| format!("line {line}, ")).unwrap_or_default();
     let key = if key.is_empty() { String::new() } else { format!("key {key}: ") };
     format!("{line}{key}{message}")
-}
-
-/// An error and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }

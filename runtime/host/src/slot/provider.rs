@@ -1,12 +1,12 @@
 //! The slot as a provider: each call goes to the release that serves when it begins.
 
-use std::{collections::BTreeMap, iter::repeat_n, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use skysail_provider::{
-    Call, Clusters, Code, Detail, Error, Info, Instance, Instances, Interface, LoadBalancerInventory,
-    LoadBalancerStatus, LoadBalancers, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume,
-    PersistentVolumeLabels, Provider, Result, Route, Routes, Service, Zone, Zones,
+    Call, Clusters, Detail, Info, Instance, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus,
+    LoadBalancers, NewRoute, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels,
+    Provider, Result, Route, Routes, Service, Zone, Zones,
 };
 
 use super::Slot;
@@ -17,6 +17,21 @@ macro_rules! on {
     ($slot:ident, $interface:ident, $uid:expr, |$provider:ident| $call:expr) => {
         loop {
             let release = $slot.hold(Interface::$interface, $uid)?;
+            let $provider = &release.provider;
+            tokio::select! {
+                biased;
+                answer = $call => break answer,
+                () = release.over() => $slot.repeats(&release),
+            }
+        }
+    };
+}
+
+/// As [`on`], for calls that change load balancers: each waits for its turn.
+macro_rules! in_turn {
+    ($slot:ident, $interface:ident, $uid:expr, |$provider:ident| $call:expr) => {
+        loop {
+            let (_turn, release) = $slot.turn(Interface::$interface, $uid).await?;
             let $provider = &release.provider;
             tokio::select! {
                 biased;
@@ -84,17 +99,17 @@ impl LoadBalancers for Slot {
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus> {
         self.memory.service(call, cluster, service);
-        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure(call, cluster, service, nodes))
+        in_turn!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure(call, cluster, service, nodes))
     }
 
     async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
         self.memory.service(call, cluster, service);
-        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.update(call, cluster, service, nodes))
+        in_turn!(self, LoadBalancers, Some(&service.uid), |provider| provider.update(call, cluster, service, nodes))
     }
 
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
         self.memory.forget(&service.uid);
-        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service))
+        in_turn!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service))
     }
 }
 
@@ -105,9 +120,9 @@ impl LoadBalancerInventory for Slot {
         on!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::list(provider, call, cluster))
     }
 
-    async fn delete(&self, call: &Call, cluster: &str, name: &str) -> Result<()> {
-        on!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::delete(
-            provider, call, cluster, name
+    async fn delete(&self, call: &Call, cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
+        in_turn!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::delete(
+            provider, call, cluster, share
         ))
     }
 }
@@ -118,47 +133,23 @@ impl Instances for Slot {
         self.memory.nodes(call, nodes, detail);
         loop {
             let canary = self.routing.load().canary_with(Interface::Instances).cloned();
-            let Some(canary) = canary else {
-                return on!(self, Instances, None, |provider| provider.describe(call, nodes, detail));
-            };
-            let (share, rest): (Vec<_>, Vec<_>) =
-                nodes.as_slice().iter().cloned().partition(|node| canary.serves(&node.uid));
-            let (share, rest) = (NodeSet::new(share), NodeSet::new(rest));
-            if share.is_empty() {
+            let parts = canary.as_ref().map(|canary| (canary, canary.split(nodes)));
+            let Some((canary, (share, rest))) = parts.filter(|(_, (share, _))| !share.is_empty()) else {
                 drop(canary);
                 return on!(self, Instances, None, |provider| provider.describe(call, nodes, detail));
-            }
+            };
             let tried = &canary.release;
             let active = if rest.is_empty() { Arc::clone(tried) } else { self.hold(Interface::Instances, None)? };
             let of_rest = async {
                 if rest.is_empty() { Ok(Vec::new()) } else { active.provider.describe(call, &rest, detail).await }
             };
             let answers = async { tokio::join!(tried.provider.describe(call, &share, detail), of_rest) };
-            let (share, rest) = tokio::select! {
+            tokio::select! {
                 biased;
-                answers = answers => answers,
-                () = tried.over() => {
-                    self.repeats(tried);
-                    continue;
-                }
-                () = active.over() => {
-                    self.repeats(&active);
-                    continue;
-                }
-            };
-            let (share, rest) = match (share, rest) {
-                (Err(error), Ok(rest)) if rest.is_empty() => return Err(error),
-                (Err(_), Err(error)) => return Err(error),
-                answers => answers,
-            };
-            // Where one release has no answer, the nodes of the other release still get theirs.
-            let (mut share, mut rest) = (of_each(share, nodes.len()), of_each(rest, nodes.len()));
-            // Both lists keep the order of the nodes.
-            return Ok(nodes
-                .as_slice()
-                .iter()
-                .filter_map(|node| if canary.serves(&node.uid) { share.next() } else { rest.next() })
-                .collect());
+                (share, rest) = answers => return canary.join(nodes, share, rest),
+                () = tried.over() => self.repeats(tried),
+                () = active.over() => self.repeats(&active),
+            }
         }
     }
 }
@@ -170,7 +161,7 @@ impl Routes for Slot {
         on!(self, Routes, uid(call), |provider| Routes::list(provider, call, cluster))
     }
 
-    async fn create(&self, call: &Call, cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
+    async fn create(&self, call: &Call, cluster: &str, routes: &[NewRoute]) -> Result<Vec<Result<()>>> {
         on!(self, Routes, uid(call), |provider| provider.create(call, cluster, routes))
     }
 
@@ -230,20 +221,6 @@ impl PersistentVolumeLabels for Slot {
     async fn labels(&self, call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>> {
         on!(self, PersistentVolumeLabels, uid(call), |provider| provider.labels(call, cluster, volume))
     }
-}
-
-/// The answers of one release. An error of the whole call becomes the error of each node, with a
-/// code that does not claim that the node is gone.
-fn of_each(answers: Result<Vec<Result<Instance>>>, nodes: usize) -> impl Iterator<Item = Result<Instance>> {
-    let (answers, error) = match answers {
-        Ok(answers) => (answers, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    let error = error.map(|error| match error.code {
-        Code::NotFound | Code::ImplementedElsewhere => Error { code: Code::Internal, ..error },
-        _ => error,
-    });
-    answers.into_iter().chain(error.into_iter().flat_map(move |error| repeat_n(Err(error), nodes)))
 }
 
 fn uid(call: &Call) -> Option<&str> {

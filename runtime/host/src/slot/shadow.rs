@@ -10,9 +10,10 @@
 //!   count as unanswered.
 //! - A difference counts where the active release answers the second time as the first. Otherwise
 //!   the cloud has changed in between.
-//! - Where the active release has no answer, or the new release has none by a fault that is not its
-//!   own, there is nothing to compare. A new release that traps or meets a limit is refused. Any
-//!   other difference is reported, and the release is refused where the operator wants that.
+//! - There is nothing to compare where the active release has no answer, where the cloud failed a
+//!   request of the new release, or where the new release has no answer by a fault that is not its
+//!   own. A new release that traps or meets a limit is refused. Any other difference is reported,
+//!   and the release is refused where the operator wants that.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -320,15 +321,19 @@ pub(super) async fn shadow(
 async fn compare(question: &Question, before: &SandboxedProvider, now: &SandboxedProvider) -> Comparison {
     let Ok(expected) = question.ask(before).await else { return Comparison::Unanswered };
     let answer = question.ask(now).await;
+    let seen = now.seen();
     if answer.as_ref().is_ok_and(|answer| *answer == expected) {
         return Comparison::Same;
     }
-    // The cloud may have changed between the two answers.
-    if question.ask(before).await.ok().as_ref() != Some(&expected) {
+    // A guest may turn a failed request into an error of its own, a trap or a shorter list. And the
+    // cloud may have changed between the two answers.
+    if seen.cloud_failed || question.ask(before).await.ok().as_ref() != Some(&expected) {
         return Comparison::Unanswered;
     }
     match answer {
-        Err(error) if fault::of_compared(error.code, error.limit.map(|hit| hit.limit)) != Some(Fault::Release) => {
+        Err(error)
+            if fault::of_compared(error.code, error.limit.map(|hit| hit.limit), seen) != Some(Fault::Release) =>
+        {
             Comparison::Unanswered
         }
         Err(error) if matches!(error.code, Code::Trapped | Code::LimitExceeded) => {

@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use expect_test::{Expect, expect};
-use skysail_provider::{Call, Clusters, Code, ObjectReference, Provider as _};
+use skysail_provider::{Call, Clusters, Code, Interface, LoadBalancerInventory, ObjectReference, Provider as _};
 use tokio::{task::JoinSet, time};
 
 use super::{
@@ -26,7 +26,7 @@ use crate::{
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::HttpClient,
     jail::Compiler,
-    test_guest::{CHOOSY, GUEST, Guest, Master, PICKY, component},
+    test_guest::{CHOOSY, GUEST, Guest, Instances, Inventory, Master, Needs, PICKY, component},
 };
 
 /// Nothing on a working machine takes this long: a test that waits for it fails.
@@ -113,7 +113,7 @@ async fn a_release_that_needs_an_origin_which_nobody_allowed_is_refused_unless_t
     check(
         &offer(&slot, &needy).await.unwrap_err(),
         expect![
-            "EgressNotAllowed after linked: file p.wasm: it says that it cannot do without what the operator has not allowed: no rule allows origin https://api.example.com; add egress rules if you want it to have that, or set allowUnmetEgress for this provider"
+            "EgressNotAllowed after described: file p.wasm: under this cloud-config it requires what the operator has not allowed: no rule allows origin https://api.example.com; add egress rules, correct the cloud-config, or set allowUnmetEgress for this provider"
         ],
     );
     for allowed in ["https://api.example.com", "https://*.example.com"] {
@@ -132,9 +132,64 @@ async fn a_release_that_needs_an_origin_which_nobody_allowed_is_refused_unless_t
     check(
         &offer(&slot, &wrong).await.unwrap_err(),
         expect![[
-            r#"DescribeFailed after linked: file p.wasm: its identity.describe failed (Internal: the provider's answer is wrong: the egress "api.example.com" has no scheme; write https://HOST or http://HOST): describe is called once before a release serves and must answer the same each time, without a request"#
+            r#"OriginsFailed after described: file p.wasm: its identity.origins failed (Internal: the provider's answer is wrong: the origin "api.example.com" has no scheme; write https://HOST or http://HOST): it must name at most 64 origins for every text that check-config accepts, without a request"#
         ]],
     );
+}
+
+#[tokio::test]
+async fn a_component_whose_provider_ids_have_no_scheme_serves_where_the_operator_claims_prefixes() {
+    let without = component(&Guest { instances: Instances::WithoutScheme, ..GUEST });
+    let slot = slot("");
+    assert_eq!(offer(&slot, &without).await.unwrap_err().code, "NoProviderIdScheme");
+    reconfigure(&slot, SlotOptions { claims_prefixes: true, ..options("") }).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "the offer was tried again");
+}
+
+#[tokio::test]
+async fn an_interface_that_the_settings_leave_out_counts_as_not_exported() {
+    let using = |interfaces: &[Interface]| SlotOptions {
+        interfaces: Some(interfaces.iter().copied().collect()),
+        ..options("")
+    };
+    let bytes = component(&Guest { inventory: Inventory::Name, instances: Instances::NotFound, ..GUEST });
+    let slot = Slot::new(services(), using(&[Interface::Instances])).unwrap();
+    assert_eq!(offer(&slot, &bytes).await, Ok(Offered::Activated));
+    assert!(slot.load_balancer_inventory().is_none() && slot.instances().is_some());
+    let listed = LoadBalancerInventory::list(&slot, &Call::default(), "kubernetes").await.unwrap_err();
+    assert_eq!(listed.code, Code::NotServing);
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "tools call what they like");
+    let used = || slot.status().borrow().active.clone().unwrap().interfaces;
+    assert_eq!(used(), ["instances", "clusters"]);
+    // Neither more nor fewer interfaces are a loss, nor is one that is left out.
+    reconfigure(&slot, options("")).await.unwrap();
+    assert_eq!(used(), ["load-balancer-inventory", "instances", "clusters"]);
+    reconfigure(&slot, using(&[Interface::Instances])).await.unwrap();
+    assert_eq!((used(), slot.status().borrow().refused.clone()), (vec!["instances", "clusters"], None));
+    let without = component(&Guest { version: "2", instances: Instances::NotFound, ..GUEST });
+    assert_eq!(offer(&slot, &without).await, Ok(Offered::Activated));
+    let neither = offer(&slot, &component(&Guest { version: "3", ..GUEST })).await.unwrap_err();
+    assert_eq!(neither.code, "InterfaceLost");
+}
+
+/// The guest requires its origin only under a cloud-config.
+#[tokio::test]
+async fn a_new_cloud_config_that_needs_an_origin_which_nobody_allowed_is_refused_and_the_old_one_stays() {
+    let needy = component(&Guest { egress: "https://api.example.com", needs_origin: Needs::WithConfig, ..GUEST });
+    let slot = slot("");
+    assert_eq!(offer(&slot, &needy).await, Ok(Offered::Activated));
+    reconfigure(&slot, options("cloud = elsewhere")).await.unwrap();
+    let refused = slot.status().borrow().refused.clone().unwrap();
+    assert_eq!((refused.code, refused.lasting), ("EgressNotAllowed", true));
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "");
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+    // With the operator's leave it comes into force.
+    reconfigure(&slot, SlotOptions { allow_unmet_egress: true, ..options("cloud = elsewhere") }).await.unwrap();
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "cloud = elsewhere");
+    assert_eq!(slot.status().borrow().refused, None);
+    // Rights that are taken back later stop nothing.
+    reconfigure(&slot, options("cloud = elsewhere")).await.unwrap();
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "cloud = elsewhere");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use kube::{
     Api, Client,
     runtime::{WatchStreamExt as _, watcher::watch_object},
 };
+use skysail_provider::text::with_causes;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use super::certificate::Ca;
@@ -104,7 +105,7 @@ impl Authorities {
             let authorities = Arc::clone(self);
             // Reading can block on a slow disk or a network file system.
             let Ok(looked) = tokio::task::spawn_blocking(move || authorities.reload()).await else { continue };
-            let problem = looked.as_ref().err().map(crate::chain).unwrap_or_default();
+            let problem = looked.as_ref().err().map(|error| with_causes(error)).unwrap_or_default();
             if looked.is_err() && problem != said {
                 tracing::error!("the new client CA files are refused, the previous ones stay in use: {problem}");
             }

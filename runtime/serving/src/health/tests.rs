@@ -124,6 +124,23 @@ fn checks_can_be_excluded_by_name_and_unknown_names_are_reported() {
 }
 
 #[test]
+fn a_note_stands_behind_ok_and_fails_nothing() {
+    let noted = HealthCheck::with_note("a", || Ok(Some("degraded (ClaimTaken)".to_owned())));
+    let checks = HealthChecks::new([noted, good("b")]);
+    check(&checks, "", 200, &expect!["ok"]);
+    check(
+        &checks,
+        "verbose",
+        200,
+        &expect![[r#"
+        [+]a ok: degraded (ClaimTaken)
+        [+]b ok
+        healthz check passed
+    "#]],
+    );
+}
+
+#[test]
 fn outcomes_are_counted_under_upstreams_names() {
     let mut registry = Registry::default();
     let metrics = HealthMetrics::register(&mut registry);

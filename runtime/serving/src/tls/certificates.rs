@@ -17,6 +17,7 @@ use rustls::{
     server::{ClientHello, ParsedCertificate, ResolvesServerCert},
     sign::CertifiedKey,
 };
+use skysail_provider::text::with_causes;
 use tokio_util::sync::CancellationToken;
 
 use super::files::read;
@@ -88,7 +89,7 @@ impl Certificates {
             // Reading can block on a slow disk or a network file system.
             let looked = tokio::task::spawn_blocking(move || certificates.reload()).await;
             let Ok(looked) = looked else { continue };
-            let problem = looked.as_ref().err().map(crate::chain).unwrap_or_default();
+            let problem = looked.as_ref().err().map(|error| with_causes(error)).unwrap_or_default();
             match looked {
                 Ok(true) => {
                     tracing::info!("the serving certificate was reloaded: new connections use the new certificate")
@@ -219,7 +220,7 @@ mod tests {
 
     use rustls::crypto::ring::default_provider;
 
-    use super::Certificates;
+    use super::{Certificates, with_causes};
     use crate::options::{KeyPairFiles, SecureServingOptions, SniKeyPair, TlsOptions};
 
     fn pair(folder: &Path, name: &str) -> KeyPairFiles {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     fn load(tls: &TlsOptions) -> Result<Certificates, String> {
-        Certificates::load(tls, Arc::new(default_provider())).map_err(|error| crate::chain(&error))
+        Certificates::load(tls, Arc::new(default_provider())).map_err(|error| with_causes(&error))
     }
 
     fn options() -> TlsOptions {
@@ -259,7 +260,7 @@ mod tests {
         assert!(!certificates.reload().unwrap());
         let old = certificates.choose(None);
         fs::write(&files.certificate, "half a certif").unwrap();
-        let problem = crate::chain(certificates.reload().unwrap_err());
+        let problem = with_causes(&certificates.reload().unwrap_err());
         assert!(problem.contains("a.example.crt: no certificate for the key"), "{problem}");
         assert_eq!(certificates.choose(None).cert, old.cert);
         pair(folder.path(), "a.example");

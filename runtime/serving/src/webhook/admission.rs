@@ -1,5 +1,9 @@
 //! The types of admission.k8s.io/v1 that webhooks of this process use. Objects stay JSON, of which
 //! a webhook reads the fields that it needs.
+//!
+//! `kube::core::admission` is not used: its response writes the patch as an array of numbers, where
+//! the API defines base64, and its request refuses a review without `userInfo`, which no webhook
+//! reads.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::Value;
+use skysail_provider::text::with_causes;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{Webhook, WebhookLabels, WebhookMetrics, admission};
@@ -58,7 +59,7 @@ async fn review(webhook: &dyn Webhook, request: Request) -> Result<Value, (Statu
     let decided = webhook.handle(question).await;
     decided
         .map(|response| response.review(&uid))
-        .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, crate::chain(&error)))
+        .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, with_causes(&error)))
 }
 
 /// The body of a POST of exactly `application/json`.

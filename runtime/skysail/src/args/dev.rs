@@ -24,6 +24,15 @@ pub(crate) struct DevArgs {
     /// Run a demonstration in steps and check the result of each step; exit 1 if a check fails.
     #[arg(long)]
     pub(crate) demo: bool,
+    /// Run the simulated cluster and the simulated cloud without a manager, and print how to start
+    /// one.
+    #[arg(long, conflicts_with_all = ["demo", "provider_file"])]
+    pub(crate) no_manager: bool,
+    /// Run the simulated cloud alone, for a manager of another cluster, and print its address, its
+    /// token and a Provider. The cloud and its load balancers have loopback addresses, so the
+    /// manager has to run on this machine.
+    #[arg(long, conflicts_with_all = ["demo", "provider_file", "no_manager", "api_address"])]
+    pub(crate) cloud_only: bool,
     /// Machines in the simulated cloud, from 1 to 200. Each machine is a node of the cluster.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub(crate) nodes: u16,

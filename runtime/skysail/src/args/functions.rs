@@ -35,17 +35,18 @@ pub(crate) const HELP: &str = "\
 Functions and their arguments (--json):
   identity.describe               {}
   identity.check-config           {\"text\": \"...\"}
+  identity.origins                {\"text\": \"...\"}
   load-balancers.name             {\"service\": SERVICE}
   load-balancers.get              {\"service\": SERVICE}
   load-balancers.ensure           {\"service\": SERVICE, \"nodes\": [NODE, ...]}
   load-balancers.update           {\"service\": SERVICE, \"nodes\": [NODE, ...]}
   load-balancers.ensure-deleted   {\"service\": SERVICE}
   load-balancer-inventory.list    {}
-  load-balancer-inventory.delete  {\"name\": \"...\"}
+  load-balancer-inventory.delete  {\"name\": \"...\", \"service\": SERVICE-ID}
   instances.describe              {\"nodes\": [NODE, ...], \"detail\": DETAIL}
   routes.list                     {}
-  routes.create                   {\"routes\": [{\"nameHint\": \"...\", ROUTE}, ...]}
-  routes.delete                   {\"routes\": [{\"name\": \"...\", ROUTE}, ...]}
+  routes.create                   {\"routes\": [NEW-ROUTE, ...]}
+  routes.delete                   {\"routes\": [ROUTE, ...]}
   zones.current                   {}
   zones.by-provider-id            {\"providerId\": \"...\"}
   zones.by-node-name              {\"node\": \"...\"}
@@ -57,13 +58,17 @@ Functions and their arguments (--json):
   persistent-volume-labels.labels {\"volume\": VOLUME}
 
   SERVICE, NODE, VOLUME  objects as `kubectl get -o json` prints them
-  ROUTE          \"destinationCidr\": \"10.0.1.0/24\", \"targetNode\": \"node-1\"
+  NEW-ROUTE      {\"nameHint\": \"...\", \"node\": \"node-1\", \"providerId\": \"...\",
+                 \"destinationCidr\": \"10.0.1.0/24\"}
+  ROUTE          an entry of the result of routes.list
   DETAIL         \"metadata\", the default, or \"state\"
+  SERVICE-ID     [\"NAMESPACE\", \"NAME\", \"UID\"] as listed, or null
 
 The functions of load-balancers, load-balancer-inventory, routes and
 persistent-volume-labels, and clusters.master, also take \"cluster\", the name
 of the cluster; the default is \"kubernetes\".
-Without \"text\", identity.check-config checks the cloud-config of the call.
+Without \"text\", identity.check-config and identity.origins take the
+cloud-config of the call.
 
 The functions of identity need no cloud-config. For all others the component
 has to accept the cloud-config. The result goes to standard output as JSON, the

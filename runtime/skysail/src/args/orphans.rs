@@ -10,9 +10,11 @@ const HELP: &str = "\
 A load balancer is an orphan if it exists in the cloud for this cluster and no
 Service needs it. A Service needs a load balancer while the Service has type
 LoadBalancer or the finalizer service.kubernetes.io/load-balancer-cleanup. The
-Service is found by namespace, name and UID, and by the name that the provider
-gives to the load balancer. Only providers whose component exports
-load-balancer-inventory can list load balancers.
+Service is found by namespace, name and UID if the cloud stores them, otherwise
+by the name that the provider gives to the load balancer. Several Services may
+share a load balancer: then each share is an entry of its own, and --delete
+deletes the shares of deleted Services only. Only providers whose component
+exports load-balancer-inventory can list load balancers.
 
 A cloud tells clusters apart only by their name. Give the same --cluster-name as
 the manager has; with another name nothing is found. The Event about an orphan

@@ -8,11 +8,15 @@
 //!
 //! # Guarantees
 //! - After a request that hit its deadline, the next request uses another connection.
-//! - No request is retried here. The caller decides what to do about an answer.
+//! - No request of which the API server may have read anything is sent again. Where the API server
+//!   closed a pooled connection, hyper sends a request that it had not begun to write on another
+//!   connection. The caller decides what to do about an answer.
+//! - An exec plugin of the kubeconfig blocks no thread that runs tasks. It has a deadline: of
+//!   [`EXEC_PLUGIN`] when a client is made, of the request when a token has expired.
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use futures::FutureExt as _;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
@@ -26,20 +30,37 @@ use kube::{
     client::{Body, ConfigExt as _},
 };
 use skysail_controllers::{Answer, CONNECTION_IDLE, Deadlines};
-use tokio::time::timeout;
+use tokio::{task::spawn_blocking, time::timeout};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _, util::BoxService};
 
 /// Connecting, with TLS. kube's default is 30 s, half of the minute after which every controller
 /// has to work again.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long the exec plugin of a kubeconfig may take when a client is made: a person may have to
+/// log in with a browser.
+const EXEC_PLUGIN: Duration = Duration::from_mins(2);
+
 /// The HTTP service that sends the requests of a client.
 pub(super) type Transport = BoxService<Request<Body>, Answer, BoxError>;
 
 /// The transport to the API server of this configuration.
 ///
 /// # Errors
-/// The configuration is invalid.
-pub(super) fn transport(config: &Config) -> anyhow::Result<Transport> {
+/// The configuration is invalid, or its exec plugin fails or takes longer than [`EXEC_PLUGIN`].
+pub(super) async fn transport(config: Config) -> anyhow::Result<Transport> {
+    let plugin = config.auth_info.exec.as_ref().and_then(|exec| exec.command.clone());
+    // kube runs the plugin here, waits for its end, and takes no deadline.
+    let made = timeout(EXEC_PLUGIN, spawn_blocking(move || made(&config))).await;
+    made.map_err(|_elapsed| {
+        anyhow!(
+            "the exec plugin {} of the kubeconfig gave no credentials within {} s; run the plugin by hand to see why",
+            plugin.unwrap_or_default(),
+            EXEC_PLUGIN.as_secs()
+        )
+    })??
+}
+
+fn made(config: &Config) -> anyhow::Result<Transport> {
     if let Some(proxy) = &config.proxy_url {
         bail!(
             "the kubeconfig has the proxy-url {proxy}, but proxies are not supported; remove it and name a server that is reachable"

@@ -3,30 +3,26 @@
 //! All other parts are those of `skysail run`: the same provider file, the same slots, the same
 //! controllers.
 
+mod alone;
 mod components;
 mod demo;
 mod display;
+mod files;
 mod story;
 mod world;
 
-use std::{
-    fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager};
 use skysail_host::slot::Slot;
-use tempfile::TempDir;
 use tokio::{signal::unix::SignalKind, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     display::{Feeds, Screen},
+    files::Files,
     world::World,
 };
 use super::run::{FollowFile, entries};
@@ -43,9 +39,6 @@ use crate::{
 const OF_A_TERMINAL: [(&str, SignalKind); 3] =
     [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate()), ("SIGHUP", SignalKind::hangup())];
 
-/// Name of the one provider.
-const PROVIDER: &str = "dev";
-
 /// Runs until Ctrl-C, SIGTERM or SIGHUP, or to the end of the demonstration.
 ///
 /// # Errors
@@ -55,7 +48,23 @@ pub(crate) fn run(args: DevArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start tokio")?;
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&OF_A_TERMINAL)?;
-        if args.demo { demo::run(&args, signals).await } else { serve(&args, signals).await }
+        if !args.api_address.ip().is_loopback() {
+            return Err(anyhow!(
+                "--api-address {} is not a loopback address; give one, because this API does not authenticate its callers",
+                args.api_address
+            ))
+            .or_exit(Reason::Usage);
+        }
+        if args.demo {
+            return demo::run(&args, signals).await;
+        }
+        if args.cloud_only {
+            return alone::serve_cloud(&args, signals).await;
+        }
+        if args.no_manager {
+            return alone::serve_without_manager(&args, signals).await;
+        }
+        serve(&args, signals).await
     });
     // Only simulated listeners still run; they need no orderly end.
     runtime.shutdown_background();
@@ -70,8 +79,7 @@ pub(crate) struct Dev {
     follow: FollowFile,
     /// What the controllers were started with.
     started: Vec<Claims>,
-    /// Folder with the kubeconfig, the token and the generated provider file; removed at the end.
-    pub(crate) folder: TempDir,
+    pub(crate) files: Files,
     pub(crate) components: PathBuf,
 }
 
@@ -85,25 +93,13 @@ pub(crate) struct Tasks {
 impl Dev {
     /// Starts the cluster, the cloud and the manager; the provider may still compile on return.
     pub(crate) async fn start(args: &DevArgs) -> anyhow::Result<(Self, Tasks)> {
-        if !args.api_address.ip().is_loopback() {
-            return Err(anyhow!(
-                "--api-address {} is not a loopback address; give one, because this API does not authenticate its callers",
-                args.api_address
-            ))
-            .or_exit(Reason::Usage);
-        }
-        let components = components::bundled_folder(args.components.as_deref()).or_exit(Reason::Usage)?;
-        let component = match &args.provider {
-            Some(path) => fs::canonicalize(path)
-                .with_context(|| format!("--provider {} cannot be read; name a component file", path.display()))
-                .or_exit(Reason::Usage)?,
-            None => components::bundled(&components, "simcloud").or_exit(Reason::Usage)?,
-        };
+        let (components, component) = component_of(args)?;
         let (world, ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
-        let folder = TempDir::with_prefix("skysail-dev-").context("cannot make a folder for the kubeconfig")?;
-        let component = if args.demo { copy_into(&component, folder.path())? } else { component };
-        write_files(folder.path(), &world, &component, args.cloud_config.as_deref())?;
-        let path = args.provider_file.clone().unwrap_or_else(|| folder.path().join("providers.yaml"));
+        let files = Files::new()?;
+        let component = if args.demo { files.copy(&component)? } else { component };
+        files.write_kubeconfig(&world.serving)?;
+        files.write_provider(&world.cloud_server, &component, args.cloud_config.as_deref())?;
+        let path = args.provider_file.clone().unwrap_or_else(|| files.provider_file());
         let file = provider_file::load(&path).or_exit(Reason::Usage)?;
         let mut registry = Registry::default();
         let mut fleet = Fleet::new(providers::services(&mut registry)?);
@@ -144,7 +140,7 @@ impl Dev {
             }
             manager.run(stopped).await.map(drop).context("the controllers ended")
         });
-        let dev = Self { world, fleet, feeds: Some(feeds), follow, started, folder, components };
+        let dev = Self { world, fleet, feeds: Some(feeds), follow, started, files, components };
         Ok((dev, Tasks { stop, manager: running, ties }))
     }
 
@@ -152,10 +148,6 @@ impl Dev {
     pub(crate) fn slot(&self) -> anyhow::Result<Arc<Slot>> {
         let served = self.fleet.served.values().next().context("the provider file is empty")?;
         Ok(Arc::clone(&served.slot))
-    }
-
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.folder.path().join("kubeconfig")
     }
 
     /// Applies changes of the provider file until one changes the claims.
@@ -192,11 +184,16 @@ impl Tasks {
     }
 }
 
-/// A copy of the component that may be overwritten.
-fn copy_into(component: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
-    let copy = folder.join("provider.wasm");
-    fs::copy(component, &copy).with_context(|| format!("cannot copy {}", component.display()))?;
-    Ok(copy)
+/// The folder with the bundled components, and the component to serve.
+fn component_of(args: &DevArgs) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let components = components::bundled_folder(args.components.as_deref()).or_exit(Reason::Usage)?;
+    let component = match &args.provider {
+        Some(path) => fs::canonicalize(path)
+            .with_context(|| format!("--provider {} cannot be read; name a component file", path.display()))
+            .or_exit(Reason::Usage)?,
+        None => components::bundled(&components, "simcloud").or_exit(Reason::Usage)?,
+    };
+    Ok((components, component))
 }
 
 fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
@@ -205,45 +202,6 @@ fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) ->
         Ok(Err(error)) => error.context(format!("{what} failed")),
         Err(error) => anyhow!(error).context(format!("{what} panicked")),
     }
-}
-
-/// Writes the kubeconfig, the token and the provider file.
-fn write_files(folder: &Path, world: &World, component: &Path, config: Option<&Path>) -> anyhow::Result<()> {
-    let url = &world.cloud_server.url;
-    let cloud: SocketAddr = url.trim_start_matches("http://").parse().context("the simulated cloud has no address")?;
-    let config = match config {
-        Some(path) => provider_file::read_config(path)
-            .map_err(|reason| anyhow!("--cloud-config {} {reason}", path.display()))
-            .or_exit(Reason::Usage)?,
-        None => format!("[Global]\nendpoint = {url}\n"),
-    };
-    let provider = serde_json::json!({
-        "apiVersion": "skysail.dev/v1alpha1",
-        "kind": "Provider",
-        "metadata": {"name": PROVIDER},
-        "spec": {
-            "default": true,
-            "source": {"file": component},
-            // The simulated cloud assigns loopback addresses; a provider under development may
-            // assign any address.
-            "loadBalancerCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
-            "nodeCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
-            "config": config,
-            "egress": {"rules": [{"origins": [url]}], "allowCidrs": [format!("{}/32", cloud.ip())]},
-            "credentials": {"api": {"origins": [url], "bearer": {"file": "token"}}},
-            // An author may rename a provider and remove interfaces without editing this file.
-            "allowInterfaceLoss": true,
-            "allowIdentityChange": true,
-            // The load of the demo sends two hundred requests a second.
-            "limits": {"httpRequestsPerSecond": 2000},
-        },
-    });
-    let yaml = serde_saphyr::to_string(&provider).context("cannot write the provider file")?;
-    let kubeconfig = skysail_dev::api::ApiServer::kubeconfig_yaml(&world.serving.url());
-    for (name, text) in [("kubeconfig", &kubeconfig), ("token", &world.cloud_server.token), ("providers.yaml", &yaml)] {
-        fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
-    }
-    Ok(())
 }
 
 async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
@@ -277,7 +235,7 @@ fn introduction(dev: &Dev, args: &DevArgs) -> String {
         (None, Some(_)) => "of the provider file".to_owned(),
         (None, None) => "bundled simcloud".to_owned(),
     };
-    let file = args.provider_file.clone().unwrap_or_else(|| dev.folder.path().join("providers.yaml"));
+    let file = args.provider_file.clone().unwrap_or_else(|| dev.files.provider_file());
     format!(
         "A simulated Kubernetes API, a simulated cloud and the manager run in this process; Ctrl-C stops them.\n\n  \
          cluster    {}\n  cloud      {} ({} machines; OpenAPI at /openapi.json)\n  provider   {provider} (loaded again when the file changes)\n  \
@@ -288,6 +246,6 @@ fn introduction(dev: &Dev, args: &DevArgs) -> String {
         dev.world.cloud_server.url,
         args.nodes,
         file.display(),
-        dev.kubeconfig().display(),
+        dev.files.kubeconfig().display(),
     )
 }

@@ -10,15 +10,15 @@
 //! 3. delete (provider): delete the named load balancers, if all of them are orphans.
 //! 4. print.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, api::ListParams};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use skysail_controllers::{find_orphans, may_want_load_balancers, names::reasons, orphan_notice};
-use skysail_provider::{Call, OwnedLoadBalancer, Provider as _};
+use skysail_provider::{Call, Code, OwnedLoadBalancer, Provider as _};
 
 use crate::{
     args::{LoggingFormat, OrphansArgs, OutputFormat},
@@ -45,6 +45,12 @@ struct Orphan {
     service: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     service_uid: Option<String>,
+    /// Whether a Service uses the same load balancer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    in_use: bool,
+    /// The entry of the provider's inventory.
+    #[serde(skip)]
+    share: OwnedLoadBalancer,
     /// When the manager first reported the orphan.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<String>,
@@ -65,7 +71,7 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
     let only = args.provider.as_deref();
     let specs = args.provider_file.as_deref().map(|file| of_file(file, only)).transpose().or_exit(Reason::Usage)?;
     let cluster = Cluster::of(args.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
-    let client = cluster.client("orphans").or_exit(Reason::Usage)?;
+    let client = cluster.client("orphans").await.or_exit(Reason::Usage)?;
     // serve (provider)
     let surroundings = Surroundings { archive: None, kubernetes: Some(client.clone()) };
     let mut fleet = Fleet::new(providers::services(&mut Registry::default())?).within(surroundings);
@@ -126,9 +132,12 @@ async fn look(client: &kube::Client, fleet: &Fleet, args: &OrphansArgs) -> anyho
             let trouble = slot.status().borrow().trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
             return Err(anyhow!("the provider {name} does not serve{trouble}")).or_exit(Reason::Refused);
         }
-        let found = find_orphans(&**slot, &Call::default(), &args.cluster_name, &services).await;
-        let found =
-            found.map_err(|error| anyhow!("the provider {name} returned {}: {error}", error.code.category()))?;
+        let found = match find_orphans(&**slot, &Call::default(), &args.cluster_name, &services).await {
+            // The cloud-config switches the inventory off.
+            Err(error) if error.code == Code::Unsupported => Vec::new(),
+            Err(error) => bail!("the provider {name} returned {}: {error}", error.code.category()),
+            Ok(found) => found,
+        };
         orphans.extend(found.into_iter().map(|one| orphan(name, one)));
     }
     Ok(orphans)
@@ -138,9 +147,11 @@ async fn services(client: &kube::Client) -> anyhow::Result<Vec<core::Service>> {
     list_all(&Api::all(client.clone())).await.context("cannot list the Services of all namespaces")
 }
 
-fn orphan(provider: &str, OwnedLoadBalancer { name, service }: OwnedLoadBalancer) -> Orphan {
+fn orphan(provider: &str, found: skysail_controllers::Orphan) -> Orphan {
+    let skysail_controllers::Orphan { share, in_use } = found;
+    let OwnedLoadBalancer { name, service } = share.clone();
     let (service, service_uid) = service.map(|(namespace, name, uid)| (format!("{namespace}/{name}"), uid)).unzip();
-    Orphan { provider: provider.to_owned(), name, service, service_uid, since: None, deleted: false }
+    Orphan { provider: provider.to_owned(), name, service, service_uid, in_use, share, since: None, deleted: false }
 }
 
 /// The manager's Events about orphans. Without permission to list Events the result is empty.
@@ -159,14 +170,16 @@ fn since(events: &[core::Event], Orphan { provider, name, .. }: &Orphan) -> Opti
 /// Refuses names that are not orphans: a typing error, or a load balancer that a Service needs.
 fn check_named(found: &[Orphan], named: &[String]) -> anyhow::Result<()> {
     for name in named {
-        match found.iter().filter(|orphan| orphan.name == *name).count() {
+        let named = found.iter().filter(|orphan| orphan.name == *name);
+        match named.map(|orphan| &orphan.provider).collect::<BTreeSet<_>>().len() {
+            // Perhaps several shares of one load balancer.
             1 => {}
-            0 => anyhow::bail!(
+            0 => bail!(
                 "{name:?} is not an orphan, so nothing was deleted; `skysail orphans` without --delete lists the orphans"
             ),
-            _ => anyhow::bail!(
-                "{name:?} is an orphan of several providers, so nothing was deleted; choose one with --provider"
-            ),
+            _ => {
+                bail!("{name:?} is an orphan of several providers, so nothing was deleted; choose one with --provider")
+            }
         }
     }
     Ok(())
@@ -177,7 +190,7 @@ async fn delete(fleet: &Fleet, args: &OrphansArgs, orphan: &mut Orphan) -> anyho
     let inventory = slot.and_then(|slot| slot.load_balancer_inventory());
     let inventory = inventory
         .with_context(|| format!("the provider {} no longer exports load-balancer-inventory", orphan.provider))?;
-    let deleted = inventory.delete(&Call::default(), &args.cluster_name, &orphan.name).await;
+    let deleted = inventory.delete(&Call::default(), &args.cluster_name, &orphan.share).await;
     deleted.map_err(|error| anyhow!("cannot delete {:?}: {}: {error}", orphan.name, error.code.category()))?;
     orphan.deleted = true;
     Ok(())
@@ -208,6 +221,8 @@ mod tests {
     use expect_test::expect;
     use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
+    use skysail_provider::OwnedLoadBalancer;
+
     use super::{Orphan, check_named, shown, since};
     use crate::args::OutputFormat;
 
@@ -217,6 +232,8 @@ mod tests {
             name: name.to_owned(),
             service: Some("shop/web".to_owned()),
             service_uid: Some("uid-1".to_owned()),
+            in_use: false,
+            share: OwnedLoadBalancer { name: name.to_owned(), service: None },
             since: None,
             deleted: false,
         }
@@ -260,8 +277,8 @@ mod tests {
 
     #[test]
     fn nothing_is_deleted_if_one_of_the_names_is_not_an_orphan() {
-        let found = [orphan("a", "one"), orphan("a", "two"), orphan("b", "two")];
-        assert!(check_named(&found, &["one".to_owned()]).is_ok());
+        let found = [orphan("a", "one"), orphan("a", "one"), orphan("a", "two"), orphan("b", "two")];
+        assert!(check_named(&found, &["one".to_owned()]).is_ok(), "two shares of one load balancer");
         let refusal = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             check_named(&found, &names).unwrap_err().to_string()

@@ -1,7 +1,7 @@
 //! `skysail pull`: pulls a component from a registry, checks its digest and writes a file.
 
 use std::{
-    fs::Permissions,
+    fs::{File, Permissions},
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -109,7 +109,8 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     new.write_all(bytes)?;
     new.as_file().sync_all()?;
     new.persist(file)?;
-    Ok(())
+    // The name is on disk when its folder is.
+    Ok(File::open(folder)?.sync_all()?)
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ async fn prepare(
     let mut registry = Registry::default();
     let client_metrics = RestClientMetrics::register(&mut registry);
     let cluster = Cluster::find(&args.generic, client_metrics.clone()).await.or_exit(Reason::Usage)?;
-    let clients = cluster.clients().or_exit(Reason::Usage)?;
+    let clients = cluster.clients().await.or_exit(Reason::Usage)?;
     let mut fleet = fleet_of(&args.providers, &clients, &mut registry)?;
     let file = match file {
         Some((path, ProviderFile { providers, files })) => {
@@ -163,7 +163,7 @@ async fn prepare(
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
     let leases = ElectionMetrics::register(&mut registry);
-    let elections_client = within(control, async { cluster.client("leader-election") }).await.or_exit(Reason::Usage)?;
+    let elections_client = within(control, cluster.client("leader-election")).await.or_exit(Reason::Usage)?;
     let Leadership { shares, elections, health } =
         leadership::of(&args, &elections_client, settings.controllers, leases).or_exit(Reason::Usage)?;
     let beats = Beats::new();
@@ -172,7 +172,8 @@ async fn prepare(
         Some((path, files)) => Follow::File(FollowFile::new(path, files, &fleet)),
         None => {
             // A separate client, so that reads of many Secrets do not delay the controllers.
-            let mut resources = Resources::start(cluster.client("providers").or_exit(Reason::Usage)?).await?;
+            let client = cluster.client("providers").await.or_exit(Reason::Usage)?;
+            let mut resources = Resources::start(client).await?;
             resources.until_first_taken_up(&mut fleet).await;
             Follow::Resources(resources)
         }
@@ -306,16 +307,35 @@ impl Manage {
         if let Follow::Resources(resources) = &follow {
             reporting.spawn(self.report(resources.reporter()));
         }
+        self.claims.send_replace(entries(&fleet)?);
+        let mut ownership = fleet.ownership();
+        let next = async || {
+            self.until_others_serve(&mut fleet, &mut follow, &ownership).await?;
+            ownership = fleet.ownership();
+            entries(&fleet)
+        };
+        self.control(&mut reporting, next).await
+    }
+
+    /// Runs the controllers to their end, and sends them each next set of providers. The
+    /// controllers that run follow the providers: a restart would abort calls in flight and repeat
+    /// them.
+    ///
+    /// # Errors
+    /// A part of the manager failed, or calls were cut off at the end.
+    async fn control(
+        &self,
+        reporting: &mut JoinSet<anyhow::Result<()>>,
+        mut next: impl AsyncFnMut() -> anyhow::Result<Providers>,
+    ) -> anyhow::Result<()> {
         let managers = self.shares.iter().map(|share| self.lead(share));
         let mut managers = std::pin::pin!(futures::future::try_join_all(managers));
         loop {
-            let ownership = fleet.ownership();
-            self.claims.send_replace(entries(&fleet)?);
             tokio::select! {
                 endings = &mut managers => return nothing_cut_off(&endings?),
-                error = failed(&mut reporting) => return Err(error),
-                changed = self.until_others_serve(&mut fleet, &mut follow, &ownership) => {
-                    changed?;
+                error = failed(reporting) => return Err(error),
+                providers = next() => {
+                    self.claims.send_replace(providers?);
                     tracing::info!("the claims of the providers have changed; the controllers use the new claims");
                 }
             }
@@ -337,7 +357,7 @@ impl Manage {
     }
 
     fn serve_readiness(&self, fleet: &Fleet, follow: &Follow) {
-        self.health.serve(fleet.served.values(), follow.left_out());
+        self.health.serve(fleet.served.values(), &follow.standings(), follow.left_out());
     }
 
     /// Writes the status of the `Provider`s while this process is the leader: with several Leases,
@@ -402,6 +422,9 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
         node_selector: served.spec.node_selector.clone().unwrap_or_default(),
         load_balancer_classes: served.spec.load_balancer_classes.iter().cloned().collect(),
         provider_id_schemes: served.spec.pinned_schemes().map(|schemes| schemes.into_iter().collect()),
+        remembered_schemes: served.remembered_schemes.clone(),
+        provider_id_prefixes: served.spec.prefixes().into_iter().collect(),
+        interfaces: served.spec.interfaces.clone(),
         addresses: served.spec.addresses.clone(),
         generation: served.generation.clone(),
         rotations: served.rotations.subscribe(),
@@ -409,3 +432,6 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
     };
     Providers::new(fleet.by_age().map(entry).collect()).context("the providers contradict each other")
 }
+
+#[cfg(test)]
+mod tests;

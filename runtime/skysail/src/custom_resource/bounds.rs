@@ -16,8 +16,8 @@ use skysail_sources::{ConfigMapReference, SignaturePolicy, TrustRoot};
 
 use super::schema::Entry;
 use crate::provider_file::{
-    CA_BUNDLE_BYTES_MAX, CANARY_PERCENT_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, ON_DIFFERENCE, SCHEME_BYTES_MAX,
-    SIGNATURE_KEY_BYTES_MAX,
+    CA_BUNDLE_BYTES_MAX, CANARY_PERCENT_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, ON_DIFFERENCE, PREFIX_BYTES_MAX,
+    SCHEME_BYTES_MAX, SIGNATURE_KEY_BYTES_MAX,
 };
 
 /// Entries of a list that the reader does not bound.
@@ -61,6 +61,9 @@ fn ownership() -> Vec<Entry> {
         ("matchLabels.*", json!({"maxLength": LABEL_MAX})),
         ("providerIdSchemes", json!({"maxItems": ENTRIES_MAX})),
         ("providerIdSchemes[]", like(SCHEME_BYTES_MAX, "^[A-Za-z0-9._+-]+$")),
+        ("providerIdPrefixes", json!({"maxItems": ENTRIES_MAX})),
+        ("providerIdPrefixes[]", like(PREFIX_BYTES_MAX, "^[!-~]+$")),
+        ("interfaces", json!({"maxItems": ENTRIES_MAX})),
         ("loadBalancerCidrs", cidrs.clone()),
         ("loadBalancerCidrs[]", cidr()),
         ("nodeCidrs", cidrs),

@@ -19,6 +19,10 @@ pub(crate) struct ProviderStatus {
     /// The serving release; absent while no release serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) active: Option<Active>,
+    /// Schemes of the provider IDs that belong to the component that served last. Without
+    /// spec.providerIdSchemes the provider keeps them while no release serves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) provider_id_schemes: Vec<String>,
     /// Present while the serving release is on probation and may be rolled back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probation: Option<Probation>,

@@ -52,6 +52,21 @@ fn every_field_has_a_description(#[case] name: &str) {
     assert_eq!(undescribed, Vec::<String>::new());
 }
 
+/// `kubectl explain` must not offer what only a provider file has.
+#[test]
+fn no_description_names_a_file() {
+    let mut named = Vec::new();
+    let mut look = |place: &str, schema: &mut Map<String, Value>| {
+        let described = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        if described.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "file") {
+            named.push(format!("{place}: {described}"));
+        }
+        Ok(())
+    };
+    schema::walk(&mut part("spec"), "spec", &mut look).unwrap();
+    assert_eq!(named, Vec::<String>::new());
+}
+
 #[test]
 fn every_field_of_the_spec_has_a_bound_and_only_false_is_a_default() {
     let (mut without, mut off) = (Vec::new(), Vec::new());
@@ -108,6 +123,7 @@ fn slot_status() -> SlotStatus {
             interfaces: vec!["instances"],
             provider_id_schemes: vec!["sim".to_owned()],
             since_ms: 0,
+            passed: true,
         }),
         canary: Some(CanaryStatus {
             digest: digest.clone(),
@@ -145,11 +161,13 @@ fn the_status_has_every_field_of_a_slots_status() {
         let (slot, schema) = (keys(slot), keys(&schema["properties"]));
         slot.symmetric_difference(&schema).cloned().collect::<Vec<_>>()
     };
-    // Only a slot has `generation` and `provider`; only an object has the other three.
-    assert_eq!(differ(&slot, &status), ["calls", "conditions", "generation", "observedGeneration", "provider"]);
+    // Only a slot has `generation` and `provider`; only an object has the others.
+    let others = ["calls", "conditions", "generation", "observedGeneration", "provider", "providerIdSchemes"];
+    assert_eq!(differ(&slot, &status), others);
     for part in ["probation", "canary", "shadow", "candidate", "refused", "sourceFailure"] {
         assert_eq!(differ(&slot[part], &status["properties"][part]), Vec::<String>::new(), "{part}");
     }
-    // The object has a date in place of milliseconds, and not the number of the swap.
-    assert_eq!(differ(&slot["active"], &status["properties"]["active"]), ["since", "sinceMs", "swap"]);
+    // The object has a date in place of milliseconds. The archive needs `passed`, and the events
+    // need `swap`.
+    assert_eq!(differ(&slot["active"], &status["properties"]["active"]), ["passed", "since", "sinceMs", "swap"]);
 }

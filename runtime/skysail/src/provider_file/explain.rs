@@ -59,7 +59,8 @@ fn of_schema(error: &Error, place: Option<&Place>, location: Location) -> String
             format!("this has to be a mapping; write one of the keys {} with its value", expected.join(", "))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
-            format!("{variant:?} is not a valid key here; write one of {}", expected.join(", "))
+            let what = if place.is_some_and(Place::is_listed_scalar) { "value" } else { "key" };
+            format!("{variant:?} is not a valid {what} here; write one of {}", expected.join(", "))
         }
         Error::SerdeMissingField { field, .. } => format!("the key {field:?} is missing; add it"),
         Error::DuplicateMappingKey { .. } => match place {

@@ -69,6 +69,8 @@ pub(crate) fn claims_only(name: &str, spec: &Value) -> Option<ProviderSpec> {
         // An empty selector would select every node.
         node_selector: Some(selector.match_labels).filter(|labels| !labels.is_empty()),
         provider_id_schemes: field(spec, "providerIdSchemes"),
+        provider_id_prefixes: field(spec, "providerIdPrefixes"),
+        interfaces: schema::interfaces(field(spec, "interfaces")),
         ..ProviderSpec::closed(name).ok()?
     };
     is_dns_label(name).then_some(spec)
@@ -126,7 +128,7 @@ mod tests {
         refused(
             json!({ "fuel": 1 }),
             expect![[
-                r#"spec.fuel: "fuel" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
+                r#"spec.fuel: "fuel" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, providerIdPrefixes, interfaces, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
             ]],
         );
         refused(

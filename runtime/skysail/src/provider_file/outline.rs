@@ -38,6 +38,11 @@ impl Place {
     pub(super) fn is_value_at(&self, location: Location) -> bool {
         is_same(self.value, location) && !is_same(self.key, location)
     }
+
+    /// Whether this is an entry of a list and a scalar.
+    pub(super) fn is_listed_scalar(&self) -> bool {
+        is_same(self.key, self.value) && self.scalar.is_some()
+    }
 }
 
 impl Outline {

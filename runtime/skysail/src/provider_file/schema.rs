@@ -18,6 +18,7 @@ use skysail_host::{
     },
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
 };
+use skysail_provider::Interface;
 
 use super::{Files, ProviderSpec, Yields, explain::Finding, outline::Outline, rollout::Rollout, source::Source};
 
@@ -29,6 +30,8 @@ pub(crate) const CONFIG_BYTES_MAX: u64 = 256 << 10;
 
 /// Longest load balancer class, in bytes: a domain and a name, as a Kubernetes label.
 pub(crate) const CLASS_BYTES_MAX: usize = 253;
+/// Longest prefix of a provider ID, in bytes: a scheme, a region and a project.
+pub(crate) const PREFIX_BYTES_MAX: usize = 253;
 /// Longest scheme, in bytes; those of the large clouds have a dozen.
 pub(crate) const SCHEME_BYTES_MAX: usize = 63;
 /// Largest CA bundle, in bytes; that of the system has a fifth of this.
@@ -75,6 +78,18 @@ pub(super) struct Spec {
     /// component names.
     #[serde(default)]
     pub(super) provider_id_schemes: Vec<String>,
+    /// Prefixes of provider IDs that the provider claims: a scheme with a region, so that two
+    /// providers of one scheme serve different regions, or the beginning of IDs without a scheme,
+    /// such as cn-hangzhou. for cn-hangzhou.i-abc. The longest prefix of an ID wins over its
+    /// scheme. A provider with prefixes claims only those schemes that providerIdSchemes names. If
+    /// two providers claim a prefix, the older provider gets it. Default: none.
+    #[serde(default)]
+    pub(super) provider_id_prefixes: Vec<String>,
+    /// Interfaces of the component that the manager uses. An interface that is left out counts as
+    /// not exported; without load-balancers, the provider's Services get no finalizer and no load
+    /// balancer. Default: all that the component exports.
+    #[serde(default)]
+    interfaces: Vec<UsedInterface>,
     /// CIDRs of the addresses that the provider's load balancers may have; at most 64. Loopback
     /// addresses are allowed only if they are named here; link-local addresses are always refused.
     /// Default: every address that is not special.
@@ -85,8 +100,8 @@ pub(super) struct Spec {
     /// not special.
     #[serde(default)]
     node_cidrs: Vec<String>,
-    /// Source of the component: exactly one of file, configMap and oci. The source is watched, and
-    /// a new component is rolled out while the manager runs.
+    /// Source of the component: exactly one of the fields. The source is watched, and a new
+    /// component is rolled out while the manager runs.
     source: Source,
     /// Cloud-config, in the format of the component; at most 256 KiB. Do not write secrets here;
     /// use credentials. Default: empty.
@@ -113,13 +128,35 @@ pub(super) struct Spec {
     /// predecessor. If false, such a release is refused. Default: false.
     #[serde(default)]
     allow_identity_change: bool,
-    /// Whether a new release may serve although it declares an origin as required that no egress
-    /// rule allows. If false, such a release is refused. Default: false.
+    /// Whether a new release, or a new cloud-config, may serve although the component requires an
+    /// origin under it that no egress rule allows. If false, it is refused. Default: false.
     #[serde(default)]
     allow_unmet_egress: bool,
     /// How a new release replaces its predecessor.
     #[serde(default)]
     rollout: Rollout,
+}
+
+/// An interface of a component that the manager uses.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum UsedInterface {
+    LoadBalancers,
+    LoadBalancerInventory,
+    Instances,
+    Routes,
+    PersistentVolumeLabels,
+}
+
+pub(super) fn interfaces(used: Vec<UsedInterface>) -> BTreeSet<Interface> {
+    let interface = |used| match used {
+        UsedInterface::LoadBalancers => Interface::LoadBalancers,
+        UsedInterface::LoadBalancerInventory => Interface::LoadBalancerInventory,
+        UsedInterface::Instances => Interface::Instances,
+        UsedInterface::Routes => Interface::Routes,
+        UsedInterface::PersistentVolumeLabels => Interface::PersistentVolumeLabels,
+    };
+    used.into_iter().map(interface).collect()
 }
 
 /// Selector of the nodes without a provider ID that the provider claims.
@@ -190,20 +227,26 @@ impl<'a> Check<'a> {
             return Err(self.wrong("spec.nodeSelector.matchLabels", reason));
         }
         let provider_id_schemes = self.schemes(spec.provider_id_schemes)?;
+        let provider_id_prefixes = self.prefixes(spec.provider_id_prefixes)?;
         let addresses = ProviderAddresses::new(&spec.load_balancer_cidrs, &spec.node_cidrs)
             .map_err(|error| self.wrong(&format!("spec.{}", error.place), error.to_string()))?;
         let source = self.source(spec.source)?;
         let rollout = self.rollout(&spec.rollout)?;
         let retry = self.retry(&spec.rollout)?;
+        let interfaces = interfaces(spec.interfaces);
         let flags = (spec.allow_interface_loss, spec.allow_identity_change, spec.allow_unmet_egress, &rollout);
         let mut fingerprint = DefaultHasher::new();
-        (written, &config, flags).hash(&mut fingerprint);
+        // Which prefixes the provider claims is no setting of its slot.
+        let has_prefixes = !provider_id_prefixes.is_empty();
+        (written, &config, &interfaces, has_prefixes, flags).hash(&mut fingerprint);
         Ok(ProviderSpec {
             name: self.name,
             default: spec.default,
             load_balancer_classes,
             node_selector: spec.node_selector.map(|selector| selector.match_labels),
             provider_id_schemes,
+            provider_id_prefixes,
+            interfaces,
             addresses,
             source,
             config,
@@ -240,6 +283,19 @@ impl<'a> Check<'a> {
             return Err(self.wrong(&format!("spec.providerIdSchemes[{index}]"), reason));
         }
         Ok(schemes.into_iter().collect())
+    }
+
+    fn prefixes(&self, prefixes: Vec<String>) -> Checked<BTreeSet<String>> {
+        let is_prefix = |prefix: &String| {
+            (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if let Some(index) = prefixes.iter().position(|prefix| !is_prefix(prefix)) {
+            let reason = format!(
+                "a prefix has 1 to {PREFIX_BYTES_MAX} visible ASCII characters; write the beginning of spec.providerID of a node, such as openstack://region/"
+            );
+            return Err(self.wrong(&format!("spec.providerIdPrefixes[{index}]"), reason));
+        }
+        Ok(prefixes.into_iter().collect())
     }
 
     fn config(&mut self, text: Option<String>, file: Option<&Path>) -> Checked<String> {

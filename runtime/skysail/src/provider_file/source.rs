@@ -206,7 +206,7 @@ struct IdentitySpec {
 enum TrustRootFrom {
     /// Path of the file, at most 256 KiB. It is read again when it changes.
     File(PathBuf),
-    /// Content of the file, at most 256 KiB.
+    /// Content of the trusted root, at most 256 KiB.
     Json(String),
 }
 

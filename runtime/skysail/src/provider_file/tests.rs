@@ -6,6 +6,7 @@ use std::{fs, path::Path, time::Duration};
 use expect_test::{Expect, expect};
 
 use skysail_host::slot::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions};
+use skysail_provider::Interface;
 
 use super::{ComponentSource, load};
 
@@ -137,7 +138,7 @@ fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, providerIdPrefixes, interfaces, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
         ]],
     );
 }
@@ -619,6 +620,28 @@ fn a_scheme_of_two_providers_and_an_invalid_scheme_are_refused() {
 }
 
 #[test]
+fn a_prefix_of_two_providers_and_an_invalid_prefix_are_refused() {
+    let one = document("providerIdPrefixes: [\"sim://east/\"]\n");
+    let other =
+        document("providerIdPrefixes: [\"sim://west/\", \"sim://east/\"]\n").replace("name: sim", "name: other");
+    refused(
+        &format!("{one}---\n{other}"),
+        expect![[
+            r#"DIR/providers.yaml:15: provider "other": spec.providerIdPrefixes[1]: provider "sim" has "sim://east/" already of line 7; a node has one owner, so give the prefix to one provider"#
+        ]],
+    );
+    refused(
+        &document("providerIdPrefixes: [\"two words\"]\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdPrefixes[0]: a prefix has 1 to 253 visible ASCII characters; write the beginning of spec.providerID of a node, such as openstack://region/"#
+        ]],
+    );
+    let folder = folder(&document("providerIdSchemes: [a]\nproviderIdPrefixes: [a]\n"));
+    let file = load(&folder.path().join("providers.yaml")).unwrap();
+    assert_eq!(file.providers[0].prefixes(), ["a".to_owned()].into(), "a scheme is no prefix");
+}
+
+#[test]
 fn a_link_local_or_inexact_address_range_is_refused() {
     refused(
         &document("loadBalancerCidrs: [10.0.0.0/8, 169.254.0.0/16]\n"),
@@ -630,6 +653,19 @@ fn a_link_local_or_inexact_address_range_is_refused() {
         &document("nodeCidrs: [10.0.0.1/8]\n"),
         expect![[
             r#"DIR/providers.yaml:7: provider "sim": spec.nodeCidrs[0]: 10.0.0.1/8 has bits set behind the prefix length; write the network's first address"#
+        ]],
+    );
+}
+
+#[test]
+fn only_interfaces_that_the_manager_uses_can_be_listed() {
+    let folder = folder(&document("interfaces: [instances, load-balancers, instances]\n"));
+    let file = load(&folder.path().join("providers.yaml")).unwrap();
+    assert_eq!(file.providers[0].interfaces, [Interface::LoadBalancers, Interface::Instances].into());
+    refused(
+        &document("interfaces: [instances, zones]\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.interfaces[1]: "zones" is not a valid value here; write one of load-balancers, load-balancer-inventory, instances, routes, persistent-volume-labels"#
         ]],
     );
 }

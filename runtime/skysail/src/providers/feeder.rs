@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use futures::{Stream, StreamExt as _};
 use skysail_host::slot::{Offer, Offered, Refusal, Slot, SlotStatus, SourceFailure};
-use skysail_sources::{Archive, ArchiveError, Digest, Offers, Quarantined, SourceError};
+use skysail_sources::{Archive, ArchiveError, Digest, Quarantined, SourceError};
 use tokio::{
+    select,
     sync::watch,
     task::{JoinError, JoinSet, spawn_blocking},
-    time::MissedTickBehavior,
+    time::{MissedTickBehavior, timeout},
 };
 
-use super::{RETRY_PERIOD, Surroundings};
+use super::{FIRST_RELEASES, RETRY_PERIOD, Surroundings};
 use crate::provider_file::ProviderSpec;
 
 /// Offers the component of the source to the slot, now and after each change. Dropped, the task
@@ -42,12 +44,12 @@ impl Feeder {
         let mut task = JoinSet::new();
         // `Fleet::prepare` checked that a source which needs a cluster has one.
         if let Some(offers) = spec.source.watch(bytes_max, kubernetes.as_ref()) {
-            let slot = Arc::clone(slot);
+            let (slot, status) = (Arc::clone(slot), slot.status());
             task.spawn(async move {
                 if another_source {
                     slot.forget_offers().await;
                 }
-                fill(slot, offers, keeper, Word { decide, hear }).await;
+                fill(slot, status, offers, keeper, Word { decide, hear }).await;
             });
         }
         Self { decided, heard, _task: task }
@@ -115,13 +117,32 @@ impl Keeper {
 struct Kept {
     keeper: Keeper,
     /// What the source offered last.
-    last: Option<skysail_sources::Offer>,
+    last: watch::Receiver<Option<skysail_sources::Offer>>,
     /// The component in the archive.
     kept: Option<Digest>,
     remembered: Option<Refusal>,
 }
 
 impl Kept {
+    fn new(keeper: Keeper, last: watch::Receiver<Option<skysail_sources::Offer>>) -> Self {
+        Self { keeper, last, kept: None, remembered: None }
+    }
+
+    /// Runs in a task of its own: a disk that hangs must not delay an offer.
+    async fn run(mut self, mut status: watch::Receiver<SlotStatus>) {
+        loop {
+            let now = status.borrow_and_update().clone();
+            self.follow(now).await;
+            let changed = select! {
+                changed = status.changed() => changed,
+                changed = self.last.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+        }
+    }
+
     async fn follow(&mut self, status: SlotStatus) {
         // A refusal without an origin was read from the archive.
         if let Some(refusal) = status.refused.filter(|refusal| refusal.was_rolled_back() && !refusal.origin.is_empty())
@@ -132,11 +153,11 @@ impl Kept {
             self.kept = None;
             self.keeper.remember(refusal).await;
         }
-        let Some(offer) = &self.last else { return };
-        let serves = status.active.is_some_and(|active| active.digest == offer.digest.to_string());
-        if serves && status.probation.is_none() && self.kept != Some(offer.digest) {
+        let Some(offer) = self.last.borrow_and_update().clone() else { return };
+        let has_passed = status.active.is_some_and(|active| active.passed && active.digest == offer.digest.to_string());
+        if has_passed && self.kept != Some(offer.digest) {
             self.kept = Some(offer.digest);
-            self.keeper.keep(offer.clone()).await;
+            self.keeper.keep(offer).await;
         }
     }
 }
@@ -147,7 +168,14 @@ struct Word {
     hear: watch::Sender<bool>,
 }
 
-async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word { decide, hear }: Word) {
+/// `status`: of the slot.
+async fn fill(
+    slot: Arc<Slot>,
+    status: watch::Receiver<SlotStatus>,
+    mut offers: impl Stream<Item = Result<skysail_sources::Offer, SourceError>> + Unpin,
+    keeper: Option<Keeper>,
+    Word { decide, hear }: Word,
+) {
     if let Some(keeper) = &keeper {
         keeper.quarantine(&slot).await;
     }
@@ -156,18 +184,23 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
         && let Some(kept) = keeper.kept().await
     {
         tracing::info!(provider.name = keeper.provider, component.digest = %kept.digest, "taking up what served last");
-        let served = slot.offer(Offer { bytes: kept.bytes, origin: kept.origin }).await.is_ok();
-        decide.send_replace(served);
+        // The source comes after it, so that a new release has a predecessor. But a release that
+        // cannot be loaded must not keep a fix from being offered.
+        let offered = timeout(FIRST_RELEASES, slot.offer(Offer { bytes: kept.bytes, origin: kept.origin })).await;
+        decide.send_replace(matches!(offered, Ok(Ok(_))));
     }
-    let mut kept = keeper.map(|keeper| Kept { keeper, last: None, kept: None, remembered: None });
-    let mut status = slot.status();
+    let (last, newest) = watch::channel(None);
+    let mut keeping = JoinSet::new();
+    if let Some(keeper) = keeper {
+        keeping.spawn(Kept::new(keeper, newest).run(status));
+    }
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Requests to the slot. A newer offer ends the earlier ones, so these are few, and a fix does
     // not wait for them.
     let mut under_way = JoinSet::new();
     loop {
-        tokio::select! {
+        select! {
             report = offers.next() => match report {
                 Some(Ok(offer)) => {
                     let (slot, bytes, origin) = (Arc::clone(&slot), offer.bytes.clone(), offer.origin.clone());
@@ -176,9 +209,7 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
                         let offered = slot.offer(Offer { bytes, origin }).await;
                         offered != Ok(Offered::Overtaken)
                     });
-                    if let Some(kept) = &mut kept {
-                        kept.last = Some(offer);
-                    }
+                    last.send_replace(Some(offer));
                 }
                 Some(Err(error)) => {
                     slot.source_failed(failure(&error)).await;
@@ -194,13 +225,7 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
                     hear.send_replace(true);
                 }
             }
-            // The slot outlives its feeder, so this is a change.
-            _ = status.changed(), if kept.is_some() => {}
             _ = retry.tick(), if under_way.is_empty() => try_again(&mut under_way, &slot),
-        }
-        if let Some(kept) = &mut kept {
-            let now = status.borrow_and_update().clone();
-            kept.follow(now).await;
         }
     }
 }
@@ -216,4 +241,171 @@ fn try_again(under_way: &mut JoinSet<bool>, slot: &Arc<Slot>) {
 
 fn failure(error: &SourceError) -> SourceFailure {
     SourceFailure { code: error.category(), reason: error.message() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use bytes::Bytes;
+    use futures::channel::mpsc;
+    use prometheus_client::registry::Registry;
+    use skysail_host::{
+        jail::{Compiler, JailCommand},
+        slot::{ActiveStatus, Slot, SlotServices, SlotStatus},
+    };
+    use skysail_sources::{Archive, Digest, Offer, Quarantined, SourceError};
+    use tokio::{
+        runtime,
+        sync::watch,
+        task::{JoinSet, spawn_blocking, yield_now},
+        time::timeout,
+    };
+
+    use super::{Keeper, Kept, Word, fill};
+    use crate::{
+        provider_file::ProviderSpec,
+        providers::{services, slot_options},
+    };
+
+    /// Nothing takes this long that does not wait for what a test holds up.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn offer(text: &'static str) -> Offer {
+        let bytes = Bytes::from_static(text.as_bytes());
+        Offer { digest: Digest::of(&bytes), bytes, origin: "file p.wasm".to_owned() }
+    }
+
+    fn serving(offer: &Offer, passed: bool) -> SlotStatus {
+        let active = ActiveStatus {
+            swap: 1,
+            digest: offer.digest.to_string(),
+            origin: offer.origin.clone(),
+            name: "p".to_owned(),
+            version: "1".to_owned(),
+            contract: "0.1.0",
+            interfaces: Vec::new(),
+            provider_id_schemes: Vec::new(),
+            since_ms: 0,
+            passed,
+        };
+        SlotStatus { active: Some(active), ..SlotStatus::default() }
+    }
+
+    fn keeper(archive: &Arc<Archive>) -> Keeper {
+        let (provider, source) = ("p".to_owned(), "file p.wasm".to_owned());
+        Keeper { archive: Arc::clone(archive), provider, source, bytes_max: 1 << 20 }
+    }
+
+    /// A component of which the first bytes are right, which is all that is read before the jail.
+    fn component(number: u8) -> Offer {
+        let bytes = Bytes::from([&b"\0asm\x0d\0\x01\0"[..], &[number]].concat());
+        Offer { digest: Digest::of(&bytes), bytes, origin: "file p.wasm".to_owned() }
+    }
+
+    /// A slot whose jail never ends, with its feeder.
+    struct World {
+        slot: Arc<Slot>,
+        /// As the slot reports it to the feeder.
+        status: watch::Sender<SlotStatus>,
+        source: mpsc::Sender<Result<Offer, SourceError>>,
+        _task: JoinSet<()>,
+    }
+
+    impl World {
+        fn new(archive: Option<&Arc<Archive>>) -> Self {
+            let compiler = Compiler::jailed(JailCommand { program: "/bin/sleep".into(), args: vec!["3600".into()] });
+            let services = SlotServices { compiler, ..services(&mut Registry::default()).unwrap() };
+            let options = slot_options(&ProviderSpec::closed("p").unwrap()).unwrap();
+            let slot = Arc::new(Slot::new(services, options).unwrap());
+            let (status, reported) = watch::channel(SlotStatus::default());
+            let (source, offers) = mpsc::channel(1);
+            let word = Word { decide: watch::channel(false).0, hear: watch::channel(false).0 };
+            let mut task = JoinSet::new();
+            task.spawn(fill(Arc::clone(&slot), reported, offers, archive.map(keeper), word));
+            Self { slot, status, source, _task: task }
+        }
+
+        fn offer(&self, offer: &Offer) {
+            self.source.clone().try_send(Ok(offer.clone())).unwrap();
+        }
+
+        /// Waits until the release is loaded; the earlier one must not have been refused before.
+        async fn loads(&self, offer: &Offer) {
+            let mut status = self.slot.status();
+            let digest = offer.digest.to_string();
+            let loads =
+                |status: &SlotStatus| status.candidate.as_ref().is_some_and(|candidate| candidate.digest == digest);
+            let status = timeout(PATIENCE, status.wait_for(loads)).await.unwrap().unwrap().clone();
+            assert_eq!(status.refused, None, "it had to wait");
+        }
+    }
+
+    /// The clock of the test goes on only where no task has anything to do.
+    #[tokio::test(start_paused = true)]
+    async fn a_fix_does_not_wait_for_a_release_that_is_still_loaded() {
+        let world = World::new(None);
+        for number in 1..3 {
+            world.offer(&component(number));
+            world.loads(&component(number)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fix_does_not_wait_for_an_archived_release_that_cannot_be_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
+        archive.put("p", "file p.wasm", &component(1)).unwrap();
+        let world = World::new(Some(&archive));
+        world.loads(&component(1)).await;
+        world.offer(&component(2));
+        world.loads(&component(2)).await;
+    }
+
+    /// The only thread for blocking work is busy, as one that writes to a disk that hangs.
+    #[test]
+    fn a_fix_does_not_wait_for_the_archive() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
+        let runtime = runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(async {
+            let world = World::new(Some(&archive));
+            world.offer(&component(1));
+            world.loads(&component(1)).await;
+            let (free, busy) = std::sync::mpsc::channel::<()>();
+            let hangs = spawn_blocking(move || busy.recv());
+            world.status.send_replace(serving(&component(1), true));
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            world.offer(&component(2));
+            world.loads(&component(2)).await;
+            assert!(archive.get("p", "file p.wasm", 1 << 20).is_none());
+            free.send(()).unwrap();
+            hangs.await.unwrap().unwrap();
+        });
+    }
+
+    /// For example after new settings ended its probation: a restart has to begin with its
+    /// predecessor, and to refuse it where it was rolled back before.
+    #[tokio::test]
+    async fn a_release_that_serves_and_has_not_passed_replaces_nothing_in_the_archive() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
+        let (first, second) = (offer("first"), offer("second"));
+        let refusal = Quarantined { digest: second.digest.to_string(), reason: "why".to_owned(), retried: false };
+        archive.quarantine("p", refusal.clone()).unwrap();
+        let keeper = keeper(&archive);
+        let (last, newest) = watch::channel(Some(first.clone()));
+        let mut kept = Kept::new(keeper, newest);
+        let archived = || archive.get("p", "file p.wasm", 1 << 20).map(|offer| offer.bytes);
+
+        kept.follow(serving(&first, true)).await;
+        assert_eq!(archived(), Some(first.bytes.clone()));
+        last.send_replace(Some(second.clone()));
+        kept.follow(serving(&second, false)).await;
+        assert_eq!((archived(), archive.quarantined("p")), (Some(first.bytes), vec![refusal]));
+        kept.follow(serving(&second, true)).await;
+        assert_eq!((archived(), archive.quarantined("p")), (Some(second.bytes), vec![]));
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use skysail_controllers::{Findings, ProviderAddresses, ProviderEntry, Providers};
+use skysail_controllers::{ProviderEntry, Providers};
 use skysail_provider::{Code, Error, fake::FakeProvider};
 use skysail_serving::webhook::{AdmissionRequest, AdmissionResponse, WebhookError};
 use tokio::sync::watch;
@@ -19,18 +19,7 @@ fn fake() -> FakeProvider {
 }
 
 fn providers(fake: &FakeProvider) -> Providers {
-    let entry = ProviderEntry {
-        name: "fake".to_owned(),
-        provider: Arc::new(fake.clone()),
-        default: true,
-        node_selector: [].into(),
-        load_balancer_classes: vec![],
-        provider_id_schemes: None,
-        addresses: ProviderAddresses::default(),
-        generation: watch::channel(0).1,
-        rotations: watch::channel(0).1,
-        findings: Findings::default(),
-    };
+    let entry = ProviderEntry { default: true, ..ProviderEntry::new("fake", Arc::new(fake.clone())) };
     Providers::new(vec![entry]).unwrap()
 }
 

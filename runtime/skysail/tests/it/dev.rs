@@ -1,13 +1,21 @@
-//! Tests of `skysail dev` as a process: a changed component, and the end by a signal.
+//! Tests of `skysail dev` as a process: a changed component, a provider file, a manager elsewhere,
+//! and the end by a signal.
 
 use std::{
     ffi::OsStr,
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
 };
 
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use skysail_dev::cloud::{SimCloud, SimOptions};
+use skysail_test_support::{ports, simcloud};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
@@ -15,10 +23,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::program::{SKYSAIL, built};
-
-/// Longest wait: a component compiles in seconds, on a busy machine in many seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::program::{PATIENCE, SKYSAIL, built, until};
 
 /// A running `skysail dev`. Dropping this value kills the process and deletes its temporary files.
 struct Dev {
@@ -33,9 +38,13 @@ impl Dev {
     }
 
     fn start_with(provider: &Path, args: &[&OsStr]) -> Self {
+        Self::spawn(&[&["--provider".as_ref(), provider.as_os_str()], args].concat())
+    }
+
+    fn spawn(args: &[&OsStr]) -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let mut command = Command::new(SKYSAIL);
-        command.args(["dev", "--nodes", "1", "--provider"]).arg(provider).args(args).kill_on_drop(true);
+        command.args(["dev", "--nodes", "1"]).args(args).kill_on_drop(true);
         command.env("TMPDIR", temporary.path());
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -108,4 +117,62 @@ async fn after_every_terminating_signal_the_temporary_files_are_deleted() {
         let status = timeout(PATIENCE, dev.process.wait()).await.expect("the process should end").unwrap();
         assert_eq!((status.code(), folder.exists()), (Some(0), false), "SIG{signal}");
     }
+}
+
+/// Each call of the provider whose line contains both texts.
+fn call<'a>(function: &'a str, text: &'a str) -> impl FnMut(&str) -> Option<()> + 'a {
+    move |line| (line.contains(function) && line.contains(text)).then_some(())
+}
+
+/// Review 5b: there was neither egress nor a credential, and an edit had no effect.
+#[tokio::test]
+async fn a_provider_file_has_egress_and_credentials_and_its_edits_take_effect() {
+    let cloud = SimCloud::new(SimOptions::isolated());
+    cloud.add_instance("node-1", "zone-a").unwrap();
+    let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::copy(built("simcloud"), path("provider.wasm")).unwrap();
+    let text = simcloud::provider_file(&server.url);
+    let rule = format!("rules: [{{origins: [\"{}\"]}}]", server.url);
+    assert!(text.contains(&rule), "{text}");
+    let no_egress = format!("{}  allowUnmetEgress: true\n", text.replace(&rule, "rules: []"));
+    fs::write(path("providers.yaml"), &no_egress).unwrap();
+    fs::write(path("token"), "wrong-token").unwrap();
+    let file = path("providers.yaml");
+    let mut dev = Dev::spawn(&["--provider-file".as_ref(), file.as_os_str()]);
+    dev.until(call("instances.describe", "no rule allows origin")).await;
+    assert_eq!(cloud.requests().len(), 0, "a request left the sandbox");
+    fs::write(path("providers.yaml"), text).unwrap();
+    dev.until(call("instances.describe", "status 401")).await;
+    fs::write(path("token"), &server.token).unwrap();
+    dev.until(call("instances.describe", "ok")).await;
+}
+
+/// The words of the line that begins with this name.
+fn entry<'a>(name: &'a str) -> impl FnMut(&str) -> Option<Vec<String>> + 'a {
+    move |line| Some(line.trim().strip_prefix(name)?.split_whitespace().map(str::to_owned).collect())
+}
+
+#[tokio::test]
+async fn without_a_manager_the_nodes_wait_until_the_printed_command_runs_one() {
+    let mut dev = Dev::spawn(&["--no-manager".as_ref()]);
+    let kubeconfig = dev.until(entry("export KUBECONFIG=")).await.remove(0);
+    let (command, status) = (dev.until(entry("skysail ")).await, dev.until(entry("skysail ")).await);
+    let config = Kubeconfig::read_from(&kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    let nodes: Api<Node> = Api::all(Client::try_from(config).unwrap());
+    let node = until("the node", async || nodes.get_opt("node-1").await.unwrap()).await;
+    let is_tainted = |node: &Node| node.spec.as_ref().is_some_and(|spec| spec.taints.is_some());
+    assert!(is_tainted(&node), "a manager runs");
+    let port = ports::free().unwrap();
+    let mut manager = Command::new(SKYSAIL);
+    manager.args(&command).arg(format!("--secure-port={port}")).env("KUBECONFIG", &kubeconfig).kill_on_drop(true);
+    let _manager = manager.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let initialised = async || nodes.get("node-1").await.ok().filter(|node| !is_tainted(node));
+    until("the initialised node", initialised).await;
+    let status: Vec<String> = status.iter().map(|word| word.replace("10258", &port.to_string())).collect();
+    let page = Command::new(SKYSAIL).args(&status).output().await.unwrap();
+    let page = String::from_utf8(page.stdout).unwrap();
+    assert!(page.starts_with("Provider dev: ready\n") && page.contains("instances.describe"), "{page}");
 }

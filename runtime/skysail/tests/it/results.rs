@@ -103,6 +103,66 @@ fn a_file_that_is_too_large_is_refused_with_its_size_and_without_a_digest() {
     assert!(code == Some(3) && stderr.contains("100000000 bytes"), "{stderr}");
 }
 
+/// A name with a line of its own, a control sequence, and characters that change the direction of
+/// the text or begin a line.
+#[test]
+fn a_hostile_file_name_cannot_change_what_an_inspection_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a\nverdict    may serve\u{1b}[2K\u{202e}\u{2028}.wasm");
+    let inspect = |contents: Option<&str>, output: &str| {
+        drop(std::fs::remove_file(&path));
+        match contents {
+            Some(text) => std::fs::write(&path, text).unwrap(),
+            None => drop(std::fs::copy(built("dummy"), &path).unwrap()),
+        }
+        run(&[&"inspect", &path, &"--output", &output])
+    };
+    for (contents, expected) in [(None, Some(0)), (Some("junk"), Some(3))] {
+        for output in ["text", "json"] {
+            let (code, stdout, stderr) = inspect(contents, output);
+            assert_eq!(code, expected, "{stderr}");
+            let all = stdout + &stderr;
+            assert!(!all.contains(['\u{1b}', '\u{202e}', '\u{2028}']), "{all:?}");
+            let verdicts = all.lines().filter(|line| line.starts_with("verdict")).count();
+            assert_eq!(verdicts, usize::from(code == Some(0) && output == "text"), "{all:?}");
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+    let (code, stdout, stderr) = run(&[&"inspect", &path]);
+    assert_eq!((code, &*stdout, stderr.lines().count()), (Some(2), "", 1), "{stderr:?}");
+    assert!(!stderr.contains(['\u{1b}', '\u{202e}', '\u{2028}']), "{stderr:?}");
+}
+
+/// The provider, and an instance of a core module with a memory of 4 GiB.
+fn with_a_large_memory(component: &[u8]) -> Vec<u8> {
+    let (mut rest, mut modules) = (&component[8..], 0);
+    while let [id, sized @ ..] = rest {
+        let (mut length, mut bytes) = (0_usize, 0);
+        while bytes == 0 || sized[bytes - 1] & 0x80 != 0 {
+            length |= usize::from(sized[bytes] & 0x7f) << (7 * bytes);
+            bytes += 1;
+        }
+        modules += u8::from(*id == 1);
+        rest = &sized[bytes + length..];
+    }
+    let module = b"\0asm\x01\0\0\0\x05\x05\x01\0\x80\x80\x04";
+    let instance = [1, 0, modules, 0];
+    [component, &[1, u8::try_from(module.len()).unwrap()], module, &[2, 4], &instance].concat()
+}
+
+/// Nothing answers at the registry's address.
+#[test]
+fn a_component_that_a_slot_would_refuse_when_it_loads_it_is_not_pushed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.wasm");
+    std::fs::write(&path, with_a_large_memory(&std::fs::read(built("dummy")).unwrap())).unwrap();
+    let (code, stdout, stderr) = run(&[&"inspect", &path]);
+    assert!(code == Some(3) && stdout.contains("\nrefused    [LinkFailed]"), "{stdout}{stderr}");
+    let (code, stdout, stderr) = run(&[&"push", &path, &"127.0.0.1:1/provider:v1", &"--plain-http", &"127.0.0.1:1"]);
+    assert_eq!((code, &*stdout), (Some(3), ""), "{stderr}");
+    assert!(stderr.contains("memory"), "{stderr}");
+}
+
 #[test]
 fn the_printed_crd_equals_the_one_in_deploy_manifests() {
     let (code, definition, _) = run(&[&"crd"]);
@@ -118,6 +178,26 @@ fn completions_offer_the_functions_of_the_contract() {
             assert!(script.contains(function), "{shell}: {function}");
         }
     }
+}
+
+/// bash expands `*` to the names of the files in its folder.
+#[test]
+fn completions_offer_the_controllers_and_no_wildcard() {
+    let (_, script, _) = run(&[&"completions", &"bash"]);
+    let (_, controllers) = script.split_once("--controllers)").unwrap();
+    let offered = controllers.lines().nth(1).unwrap();
+    assert!(offered.contains(" service-lb-controller -cloud-node-controller "), "{offered}");
+    assert!(!offered.contains('*'), "{offered}");
+}
+
+#[test]
+fn a_kubeconfig_that_is_missing_is_named_first_and_once() {
+    let output = skysail(&[&"status"]).env("KUBECONFIG", "/nonexistent/kubeconfig").output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    let start = "skysail: no cluster is configured: failed to read kubeconfig from '\"/nonexistent/kubeconfig\"': No such \
+                 file or directory (os error 2); give --kubeconfig";
+    assert!(output.status.code() == Some(2) && error.starts_with(start), "{error}");
+    assert_eq!(error.matches("/nonexistent").count(), 1, "{error}");
 }
 
 #[test]

@@ -4,9 +4,9 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
+    sync::Arc,
 };
 
 use k8s_openapi::api::core::v1::{Event, Service};
@@ -14,22 +14,18 @@ use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, PostParams},
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use skysail_dev::api::{ApiOptions, ApiServer, Serving};
+use skysail_dev::api::{ApiOptions, ApiServer, Fault, RequestInfo, Serving};
 use skysail_test_support::ports;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStderr, Command},
-    time::{interval, timeout},
+    time::timeout,
 };
 
-use crate::program::{SKYSAIL, built};
-
-/// Longest wait: a component compiles in seconds, on a busy machine in many seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Pause between two reads of an object.
-const LOOK: Duration = Duration::from_millis(100);
+use crate::program::{PATIENCE, SKYSAIL, built, until};
 
 /// A provider without a cloud, with a class and a pool of addresses.
 fn provider(name: &str, class: &str, pool: &str) -> String {
@@ -51,19 +47,23 @@ struct Run {
 
 impl Run {
     async fn start(providers: &str) -> Self {
-        let api = ApiServer::new(&ApiOptions::default());
+        Self::start_with(ApiServer::new(&ApiOptions::default()), providers, &[]).await
+    }
+
+    async fn start_with(api: Arc<ApiServer>, providers: &str, args: &[&str]) -> Self {
         let serving = api.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        for name in ["a", "b"] {
-            fs::copy(built("dummy"), path(&format!("{name}.wasm"))).unwrap();
+        for (name, component) in [("a", "dummy"), ("b", "dummy"), ("trapping", "probe-regression")] {
+            fs::copy(built(component), path(&format!("{name}.wasm"))).unwrap();
         }
         fs::write(path("providers.yaml"), providers).unwrap();
         fs::write(path("kubeconfig"), ApiServer::kubeconfig_yaml(&serving.url())).unwrap();
         let port = ports::free().unwrap();
         let mut command = Command::new(SKYSAIL);
         command.arg("run").arg("--leader-elect=false").arg("--bind-address=127.0.0.1");
-        command.arg(format!("--secure-port={port}"));
+        command.arg(format!("--secure-port={port}")).args(args);
+        command.arg("--authorization-always-allow-paths=/healthz,/livez,/readyz,/providers");
         command.arg("--provider-file").arg(path("providers.yaml")).arg("--kubeconfig").arg(path("kubeconfig"));
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap()).lines();
@@ -109,27 +109,13 @@ impl Run {
         self.services().create(&PostParams::default(), &service).await.unwrap();
     }
 
-    /// Repeats `look` until it returns a value.
-    async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-        let looks = async {
-            let mut turns = interval(LOOK);
-            loop {
-                turns.tick().await;
-                if let Some(found) = look().await {
-                    return found;
-                }
-            }
-        };
-        timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{what} did not appear in time"))
-    }
-
     /// Waits for the address of a Service's load balancer.
     async fn address(&self, name: &str) -> String {
         let address = async || {
             let status = self.services().get(name).await.unwrap().status?;
             status.load_balancer?.ingress?.into_iter().next()?.ip
         };
-        self.until("the address of the load balancer", address).await
+        until("the address of the load balancer", address).await
     }
 
     async fn event(&self, reason: &str) -> String {
@@ -138,7 +124,7 @@ impl Run {
             let events = events.list(&ListParams::default()).await.unwrap().items;
             events.into_iter().find(|event| event.reason.as_deref() == Some(reason))?.message
         };
-        self.until(reason, message).await
+        until(reason, message).await
     }
 
     async fn ask(&self, path: &str) -> (u16, String) {
@@ -170,7 +156,7 @@ async fn a_cloud_config_that_one_component_refuses_does_not_affect_other_provide
     assert!(run.event("UnclaimedLoadBalancer").await.contains("old.example/lb"));
     run.services().delete("kept", &DeleteParams::default()).await.unwrap();
     let gone = async || run.services().get_opt("kept").await.unwrap().is_none().then_some(());
-    run.until("the end of the Service", gone).await;
+    until("the end of the Service", gone).await;
 }
 
 #[tokio::test]
@@ -192,9 +178,47 @@ async fn readyz_fails_and_the_log_names_the_missing_component() {
     run.says_all(&["nothing to offer", "serving HTTPS"]).await;
     let listed = async || Some(run.ask("readyz").await).filter(|(_, text)| text.contains("[+]watches ok"));
     let withheld = "[-]provider/c failed: reason withheld\n[+]permissions ok\n[+]watches ok\nreadyz check failed\n";
-    assert_eq!(run.until("the first lists of the watches", listed).await, (500, withheld.to_owned()));
+    assert_eq!(until("the first lists of the watches", listed).await, (500, withheld.to_owned()));
     let line = run.says("/readyz fails").await;
     assert!(line.contains("provider/c: no release serves: file ") && line.contains("c.wasm is missing"), "{line}");
+}
+
+/// Review W2: the older provider keeps the class, and the younger one works without it.
+#[tokio::test]
+async fn a_claim_that_an_older_provider_has_shows_in_readyz_and_status_and_fails_neither() {
+    let (a, b) = (provider("a", "x.example/lb", "192.0.2.0/24"), provider("b", "x.example/lb", "203.0.113.0/24"));
+    let run = Run::start(&format!("{a}---\n{b}")).await;
+    run.add_service("web", "x.example/lb").await;
+    assert!(run.address("web").await.starts_with("192.0.2."), "the younger provider has the class");
+    let noted = async || Some(run.ask("readyz?verbose").await).filter(|(_, text)| text.contains("degraded"));
+    let text = "[+]provider/a ok\n[+]provider/b ok: degraded (ClaimTaken)\n[+]permissions ok\n[+]watches ok\n\
+                readyz check passed\n";
+    assert_eq!(until("the note about b", noted).await, (200, text.to_owned()));
+    assert_eq!(run.ask("readyz").await, (200, "ok".to_owned()));
+
+    let status = ["status", "b", "--insecure-skip-tls-verify", "--server", &run.admin];
+    let page = Command::new(SKYSAIL).args(status).output().await.unwrap();
+    let page = String::from_utf8(page.stdout).unwrap();
+    let problem = "Provider b: ready, but degraded\n  problem     ClaimTaken: The provider b claims classes, schemes or \
+                   prefixes that an older provider has: the older provider a has the class \"x.example/lb\"";
+    assert!(page.starts_with(problem), "{page}");
+}
+
+/// The list of Services fails, as on an API server that is overloaded.
+#[tokio::test]
+async fn livez_watches_threads_controllers_and_first_lists_and_readyz_fails_before_it() {
+    let api = ApiServer::new(&ApiOptions::default());
+    api.set_faults(Some(Arc::new(|request: &RequestInfo| match (request.verb, &*request.resource) {
+        ("list", "services") => Fault::too_many_requests(1),
+        _ => Fault::None,
+    })));
+    let mut run = Run::start_with(api, &provider("a", "a.example/lb", "192.0.2.0/24"), &[]).await;
+    run.says("serving HTTPS").await;
+    let missing = async || Some(run.ask("readyz").await).filter(|(_, text)| text.contains("[-]watches"));
+    let text = "[+]provider/a ok\n[+]permissions ok\n[-]watches failed: reason withheld\nreadyz check failed\n";
+    assert_eq!(until("the missing list", missing).await, (500, text.to_owned()));
+    let text = "[+]threads ok\n[+]controllers ok\n[+]watches ok\nlivez check passed\n";
+    assert_eq!(run.ask("livez?verbose").await, (200, text.to_owned()));
 }
 
 /// Outside of a pod and without --authorization-kubeconfig, only public paths are served.
@@ -206,6 +230,28 @@ async fn i3_health_is_public_and_metrics_are_not() {
     let (status, text) = run.ask("metrics").await;
     assert_eq!(status, 403);
     assert!(text.contains("User \\\"system:anonymous\\\" cannot get path \\\"/metrics\\\""), "{text}");
+}
+
+/// A guest panics: an author of providers finds the place without the log.
+#[tokio::test]
+async fn the_text_and_the_place_of_a_panic_are_in_the_event_and_in_the_status() {
+    let file = provider("trapping", "a.example/lb", "192.0.2.0/24");
+    let run = Run::start(&file).await;
+    run.add_service("web", "a.example/lb").await;
+    let panic = "the guest trapped: panicked at guests/probes/regression/src/lib.rs:43:5: a release regresses";
+    let event = run.event("SyncLoadBalancerFailed").await;
+    let begin = format!("Error syncing load balancer: failed to ensure load balancer: {panic}");
+    assert!(event.starts_with(&begin), "{event}");
+    let shown = async || {
+        let mut status = Command::new(SKYSAIL);
+        status.args(["status", "--server", &run.admin, "--insecure-skip-tls-verify"]);
+        let output = status.output().await.unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{error}");
+        String::from_utf8(output.stdout).unwrap().lines().find(|line| line.contains(panic)).map(str::to_owned)
+    };
+    let line = until("the panic in the status", shown).await;
+    assert!(line.contains("load-balancers.ensure"), "{line}");
 }
 
 /// The file is checked before the manager connects to a cluster.
@@ -248,23 +294,58 @@ async fn an_invalid_provider_file_ends_the_start_and_the_error_names_the_place()
     }
 }
 
+/// Starts a manager in this folder with this kubeconfig, and without a wait.
+fn spawn(folder: &Path, kubeconfig: &str) -> Child {
+    let path = |name: &str| folder.join(name);
+    fs::copy(built("dummy"), path("a.wasm")).unwrap();
+    fs::write(path("providers.yaml"), provider("a", "a.example/lb", "192.0.2.0/24")).unwrap();
+    fs::write(path("kubeconfig"), kubeconfig).unwrap();
+    let mut command = Command::new(SKYSAIL);
+    command.arg("run").arg("--provider-file").arg(path("providers.yaml")).arg("--kubeconfig").arg(path("kubeconfig"));
+    command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+}
+
+/// Sends SIGTERM to the manager and checks that it ends with success.
+async fn ends_with_success(mut manager: Child) {
+    kill_process(pid(manager.id().unwrap()), Signal::TERM).unwrap();
+    let status = timeout(PATIENCE, manager.wait()).await.unwrap().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(number.try_into().unwrap()).unwrap()
+}
+
 #[tokio::test]
 async fn a_sigterm_during_the_start_ends_the_manager_with_success() {
     // An API server that accepts and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    fs::copy(built("dummy"), path("a.wasm")).unwrap();
-    fs::write(path("providers.yaml"), provider("a", "a.example/lb", "192.0.2.0/24")).unwrap();
-    fs::write(path("kubeconfig"), ApiServer::kubeconfig_yaml(&format!("http://{}", silent.local_addr().unwrap())))
-        .unwrap();
-    let mut command = Command::new(SKYSAIL);
-    command.arg("run").arg("--provider-file").arg(path("providers.yaml")).arg("--kubeconfig").arg(path("kubeconfig"));
-    let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let manager = spawn(folder.path(), &ApiServer::kubeconfig_yaml(&url));
     let asked = tokio::task::spawn_blocking(move || silent.accept());
     let _open = timeout(PATIENCE, asked).await.unwrap().unwrap().unwrap();
-    let pid = process.id().and_then(|pid| rustix::process::Pid::from_raw(pid.try_into().unwrap())).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let status = timeout(PATIENCE, process.wait()).await.unwrap().unwrap();
-    assert!(status.success(), "{status}");
+    ends_with_success(manager).await;
+}
+
+/// Review B1: kube runs the plugin and waits for its end.
+#[tokio::test]
+async fn a_sigterm_while_the_kubeconfigs_exec_plugin_waits_ends_the_manager_with_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let script = format!("echo $$ >{0}.new && mv {0}.new {0} && exec sleep 1000", started.display());
+    let plugin = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "sh", "args": ["-c", script],
+    });
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "clusters": [{ "name": "a", "cluster": { "server": "http://192.0.2.1" } }],
+        "users": [{ "name": "a", "user": { "exec": plugin } }],
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+    });
+    let manager = spawn(folder.path(), &kubeconfig.to_string());
+    let plugin = until("the plugin", async || fs::read_to_string(&started).ok()).await;
+    ends_with_success(manager).await;
+    kill_process(pid(plugin.trim().parse().unwrap()), Signal::KILL).unwrap();
 }

@@ -104,7 +104,10 @@ impl<R: Release> State<R> {
         let probation = serving.and_then(|serving| serving.probation.as_ref());
         SlotStatus {
             provider: self.provider.to_string(),
-            active: serving.map(|serving| ActiveStatus::new(&*serving.active, self.swaps)),
+            active: serving.map(|Serving { active, probation, .. }| {
+                let passed = probation.is_none() && !self.is_unproven(active);
+                ActiveStatus::new(&**active, self.swaps, passed)
+            }),
             probation: probation.map(|probation| ProbationStatus::new(&*probation.predecessor, probation.watched)),
             canary: canary.map(|canary| CanaryStatus::new(&*canary.release, canary.options)),
             shadow: self.shadow.clone(),

@@ -4,18 +4,22 @@
 //! remembers what is under way, and ends it as the sequence says. A failing sequence is printed
 //! with the seed of its run.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use skysail_provider::{Info, Interface};
+use skysail_provider::{Info, Interface, NODES_PER_PAGE};
 use tokio::sync::oneshot;
 
 use super::{
-    Breach, CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome,
-    ProbationOptions, Proposal, Refusal, Report, Request, SourceFailure, Stage, State, Told, Wanted, Work,
+    CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome, ProbationOptions,
+    Proposal, Refusal, Report, Request, SourceFailure, Stage, State, Told, Wanted, Work,
 };
-use crate::{Offer, OnDifference, Place, RolloutOptions, Routing, ShadowOptions, SlotStatus, Vitals};
+use crate::{Breach, Drain, Offer, OnDifference, Place, RolloutOptions, Routing, ShadowOptions, SlotStatus, Vitals};
 
 /// Components that a sequence knows; the last one has another name than the others.
 const COMPONENTS: u8 = 4;
@@ -31,6 +35,7 @@ struct Release {
     info: Info,
     settings: Settings,
     vitals: Arc<Vitals>,
+    drain: Drain,
     /// As many owners as there are releases in memory.
     _living: Arc<()>,
 }
@@ -56,18 +61,23 @@ impl crate::Release for Release {
         &self.vitals
     }
 
+    fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
     fn is_under(&self, settings: &Settings) -> bool {
         crate::Settings::is(&self.settings, settings)
     }
 }
 
 #[derive(Clone, Debug)]
-struct Settings(Arc<(RolloutOptions, Option<String>)>);
+struct Settings(Arc<(RolloutOptions, Option<String>, Drain)>);
 
 impl Settings {
     /// Equal ones that were made later.
     fn again(&self) -> Self {
-        Self(Arc::new((*self.0).clone()))
+        let (rollout, retry, _) = &*self.0;
+        Self(Arc::new((rollout.clone(), retry.clone(), Drain::default())))
     }
 }
 
@@ -78,6 +88,10 @@ impl crate::Settings for Settings {
 
     fn retry(&self) -> Option<&str> {
         self.0.1.as_deref()
+    }
+
+    fn drain(&self) -> &Drain {
+        &self.0.2
     }
 
     fn is(&self, other: &Self) -> bool {
@@ -94,7 +108,7 @@ fn settings(kind: u8) -> Settings {
     let probation = (kind & 2 == 2).then_some(WATCHED);
     let shadow = (kind & 4 == 4).then_some(ShadowOptions { on_difference: OnDifference::Report });
     let retry = (kind & 16 == 16).then(|| offered(kind % COMPONENTS).digest.to_string());
-    Settings(Arc::new((RolloutOptions { shadow, canary, probation }, retry)))
+    Settings(Arc::new((RolloutOptions { shadow, canary, probation }, retry, Drain::default())))
 }
 
 fn refusal(component: &Component, lasting: bool) -> Refusal {
@@ -128,6 +142,10 @@ struct World {
     confirmations: Vec<oneshot::Receiver<()>>,
     /// Rolled back, and not asked for since.
     rolled_back: BTreeSet<String>,
+    /// Whether each release counted as one that passed when it last served all objects.
+    passed: BTreeMap<String, bool>,
+    /// The last release that served all objects.
+    last: Option<String>,
 }
 
 /// One step of a sequence: which, and how.
@@ -146,6 +164,8 @@ impl World {
             answers: Vec::new(),
             confirmations: Vec::new(),
             rolled_back: BTreeSet::new(),
+            passed: BTreeMap::new(),
+            last: None,
         }
     }
 
@@ -156,10 +176,13 @@ impl World {
     fn release(&self, component: &Component, settings: &Settings) -> Arc<Release> {
         let is_other = component.digest == offered(COMPONENTS - 1).digest;
         let name = if is_other { "q" } else { "p" }.to_owned();
-        let (version, description, provider_id_schemes, egress) = Default::default();
-        let info = Info { name, version, description, provider_id_schemes, has_cluster_id: false, egress };
+        let (version, description, provider_id_schemes) = Default::default();
+        let (has_cluster_id, serial_load_balancers, page_nodes) = (false, false, NODES_PER_PAGE);
+        let info =
+            Info { name, version, description, provider_id_schemes, has_cluster_id, serial_load_balancers, page_nodes };
         let (component, settings, living) = (component.clone(), settings.clone(), Arc::clone(&self.living));
-        Arc::new(Release { component, info, settings, vitals: Arc::default(), _living: living })
+        let (vitals, drain) = Default::default();
+        Arc::new(Release { component, info, settings, vitals, drain, _living: living })
     }
 
     fn answer<T>(receivers: &mut Vec<oneshot::Receiver<T>>) -> oneshot::Sender<T> {
@@ -311,7 +334,8 @@ impl World {
             .collect();
         let (state, effects) = self.state.take().unwrap().step(event);
         self.state = Some(state);
-        let (mut is_published, mut is_routed) = (false, false);
+        let (mut is_published, mut is_routed, mut passes) = (false, false, None);
+        let active = self.status.active.as_ref().map(|active| active.digest.clone());
         for effect in effects {
             assert_eq!(
                 is_published,
@@ -336,9 +360,15 @@ impl World {
                     assert!(self.routing.releases().all(|routed| !crate::Release::is_under(&**routed, &settings)));
                 }
                 Effect::Watch(place, watch) => {
+                    if let Some(watch) = &watch {
+                        let serves = self.routing.active.as_ref().is_some_and(|a| Arc::ptr_eq(a, &watch.predecessor));
+                        assert_eq!(watch.beside, serves, "the predecessor is watched while it serves");
+                        assert!(place == Place::Canary || !serves);
+                    }
                     self.trials[usize::from(place == Place::Probation)] = watch.map(|watch| watch.number);
                 }
                 Effect::Report(Report::RolledBack(refusal)) => drop(self.rolled_back.insert(refusal.digest)),
+                Effect::Report(Report::Passed(release)) => passes = Some(release.component.digest.to_string()),
                 Effect::KeepQuestions(_) | Effect::Report(_) => {}
                 Effect::Publish(status, _) => {
                     is_published = true;
@@ -350,6 +380,26 @@ impl World {
         }
         assert!(is_published);
         self.holds(&before, &kept);
+        self.passes_rightly(active.as_deref(), &kept, passes.as_deref());
+    }
+
+    /// A release has passed where its probation ended well, and where it needs none. `before`
+    /// served all objects before the step, `kept` was its predecessor, and `passes` ended its
+    /// probation in the step.
+    fn passes_rightly(&mut self, before: Option<&str>, kept: &[String], passes: Option<&str>) {
+        let Some(active) = &self.status.active else { return };
+        let digest = &*active.digest;
+        let has_passed = self.passed.get(digest) == Some(&true);
+        let needs_none = crate::Settings::rollout(&self.state().settings).probation.is_none();
+        let may_pass = match before {
+            Some(before) => has_passed && (before == digest || kept.iter().any(|kept| kept == digest)),
+            None => has_passed || self.last.as_deref() != Some(digest),
+        };
+        let has_to_pass = needs_none || passes == Some(digest);
+        assert!(!active.passed || may_pass || has_to_pass, "no probation of {digest} ended well");
+        assert!(active.passed || !has_to_pass, "{digest} has passed");
+        self.passed.insert(digest.to_owned(), active.passed);
+        self.last = Some(digest.to_owned());
     }
 
     fn holds(&mut self, (routing, generation): &(Routing<Release>, u64), kept: &[String]) {
@@ -376,7 +426,7 @@ impl World {
             let digest = &*release.component.digest;
             let is_new = !kept.iter().any(|kept| kept == digest)
                 && routing.releases().all(|known| &*known.component.digest != digest);
-            if is_new && self.rolled_back.contains(digest) && state.quarantine.get(digest).is_some() {
+            if is_new && self.rolled_back.contains(digest) && state.refusals.get(digest).is_some() {
                 assert_eq!(state.asked.as_deref(), Some(digest), "a rolled-back release serves only on request");
             }
         }
@@ -387,6 +437,7 @@ impl World {
                 assert_ne!(&tried.component.digest, predecessor, "a release is not its own predecessor");
             }
         }
+        assert_eq!(self.routing.active.is_some(), self.status.active.is_some());
         if let Some(active) = &self.routing.active {
             assert_eq!(self.status.active.as_ref().map(|status| &*status.digest), Some(&*active.component.digest));
         }
@@ -419,4 +470,77 @@ proptest! {
         choices.into_iter().for_each(|choice| world.act(choice));
         world.end();
     }
+}
+
+impl World {
+    fn has_passed(&self) -> bool {
+        self.status.active.as_ref().unwrap().passed
+    }
+
+    /// The probation of what serves ends.
+    fn end_probation(&mut self, result: Result<(), Breach>) {
+        let number = self.trials[1].take().unwrap();
+        self.step(Event::Request(Request::TrialEnded { number, result }));
+    }
+
+    /// New settings of this kind, under which what serves goes on (1), the newest offer serves (2)
+    /// or nothing does (4).
+    fn reconfigure(&mut self, kind: u8, outcome: u8) {
+        let earlier = EarlierOffers::Stand;
+        self.step(Event::Request(Request::Proposed { settings: settings(kind), earlier, proposer: () }));
+        self.end_work(outcome);
+        self.end_work(1);
+    }
+}
+
+const PROBATION: u8 = 2;
+
+/// Two releases have served, and the second one is on probation.
+fn on_probation() -> World {
+    let mut world = World::new(PROBATION);
+    for number in 0..2 {
+        world.offer(number);
+        world.end_work(1);
+    }
+    assert!(world.status.probation.is_some() && !world.has_passed());
+    world
+}
+
+#[test]
+fn a_release_whose_probation_new_settings_end_has_not_passed() {
+    let mut world = on_probation();
+    world.reconfigure(PROBATION, 1);
+    assert!(world.status.probation.is_none() && !world.has_passed());
+    world.reconfigure(PROBATION, 1);
+    assert!(!world.has_passed(), "whatever other settings follow");
+    // Nothing serves under wrong settings, and the release serves again when they are corrected.
+    world.reconfigure(PROBATION, 4);
+    world.offer(1);
+    world.end_work(1);
+    assert!(world.status.probation.is_none() && !world.has_passed());
+    // A later release that fails gives the place back.
+    world.offer(2);
+    world.end_work(1);
+    world.end_probation(Err(Breach::Errors { share: 1.0, before: 0.0 }));
+    assert!(world.status.active.as_ref().unwrap().digest == *offered(1).digest && !world.has_passed());
+    world.reconfigure(0, 1);
+    assert!(world.has_passed(), "the settings have no probation");
+}
+
+#[test]
+fn a_release_that_only_new_settings_brought_in_has_not_passed() {
+    let mut world = World::new(PROBATION);
+    world.offer(0);
+    world.end_work(1);
+    assert!(world.has_passed(), "nothing served before it");
+    world.offer(1);
+    // It is refused, and then accepted under settings that the active release refuses.
+    world.end_work(2);
+    world.reconfigure(PROBATION, 2);
+    assert!(world.status.active.as_ref().unwrap().digest == *offered(1).digest && !world.has_passed());
+    // The next one brings settings in that the active release refused.
+    world.reconfigure(PROBATION, 3);
+    world.offer(2);
+    world.end_work(0);
+    assert!(world.status.active.as_ref().unwrap().digest == *offered(2).digest && !world.has_passed());
 }

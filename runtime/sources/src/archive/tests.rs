@@ -3,16 +3,17 @@
 use std::{
     collections::BTreeSet,
     fs::{self, Permissions},
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::{PermissionsExt as _, chown, symlink},
     path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
 use bytes::Bytes;
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
-use super::{Archive, ArchiveError, NEW, Quarantined};
+use super::{Archive, ArchiveError, AtFlags, CWD, NEW, Quarantined, StatxAttributes, StatxFlags, check_writers, statx};
 use crate::{Digest, Offer};
 
 const SOURCE: &str = "oci ghcr.io/org/provider:v1";
@@ -158,9 +159,38 @@ fn a_file_that_other_accounts_may_write_is_refused() {
         assert!(matches!(&error, ArchiveError::Io { path: at, .. } if *at == path), "{error}");
         mode(&path, 0o2770);
     }
-    // Every account may write the mount point of an emptyDir.
-    mode(folder.path(), 0o777);
-    assert_eq!(text(&open(folder.path()), "a").as_deref(), Some("one"));
+}
+
+/// Otherwise such an account could remove the quarantine, or restore a record of before.
+#[test]
+fn a_state_folder_whose_content_other_accounts_may_exchange_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let open = || Archive::open(folder.path().to_owned(), MAX);
+    let mode = |mode| fs::set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
+    for shared in [0o707, 0o777, 0o702] {
+        mode(shared);
+        let error = open().unwrap_err();
+        assert!(matches!(&error, ArchiveError::Io { path, .. } if path == folder.path()), "{shared:o}: {error}");
+        let entries = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(entries, 0, "nothing is written there");
+        // As the mount point of an emptyDir.
+        check_writers(&fs::metadata(folder.path()).unwrap(), true).unwrap();
+    }
+    for safe in [0o700, 0o755, 0o1777, 0o2770] {
+        mode(safe);
+        drop(open().unwrap());
+    }
+    if geteuid().is_root() {
+        chown(folder.path(), Some(12345), None).unwrap();
+        let error = format!("{:?}", open().unwrap_err());
+        assert!(error.contains("it belongs to user 12345"), "{error}");
+        check_writers(&fs::metadata(folder.path()).unwrap(), true).unwrap_err();
+    }
+    let is_mount_point = |path: &str| {
+        let found = statx(CWD, path, AtFlags::empty(), StatxFlags::empty()).unwrap();
+        found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+    };
+    assert!(is_mount_point("/proc") && !is_mount_point("/proc/self"));
 }
 
 #[test]

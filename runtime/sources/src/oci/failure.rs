@@ -3,7 +3,9 @@
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
-use crate::{Digest, error::with_causes};
+use skysail_provider::text::with_causes;
+
+use crate::Digest;
 
 /// Why an artifact could not be fetched. No failure ends the source: it retries.
 ///

@@ -1,8 +1,11 @@
 //! Two providers claim the same class, scheme or node: the older provider keeps it, and a finding
 //! reports the conflict.
 
-use serde_json::json;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
 use skysail_controllers::Finding;
+use skysail_dev::api::{ApiError, Fault, RequestInfo};
+use skysail_provider::Instance;
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
@@ -26,6 +29,25 @@ fn backends(world: &World) -> Vec<String> {
     world.fake().cloud().into_values().flat_map(|load_balancer| load_balancer.nodes).collect()
 }
 
+/// The manager starts again while the release of the provider cannot be fetched, whose last release
+/// described these schemes. A younger provider with the scheme of its nodes serves already.
+async fn restarted_while_the_older_one_is_down(remembered: &[&str]) -> World {
+    let mut world = serving(Cloud::new("one")).await;
+    world.heartbeat("c", "False").await;
+    world.forget();
+    let world = world
+        .restart(|clouds| {
+            for older in clouds.iter_mut() {
+                older.fake.stop();
+                older.remember(remembered);
+            }
+            clouds.push(Cloud::new("two").describing("one").class("two.example/lb"));
+        })
+        .await;
+    world.add_service("of-two", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    world
+}
+
 /// Two accounts of one cloud, without `providerIdSchemes` in either provider.
 #[tokio::test(start_paused = true)]
 async fn a_second_provider_of_the_same_scheme_removes_no_backend_of_the_first() {
@@ -47,16 +69,7 @@ async fn a_second_provider_of_the_same_scheme_removes_no_backend_of_the_first() 
 /// it would delete those that are not ready.
 #[tokio::test(start_paused = true)]
 async fn a_younger_provider_that_serves_first_takes_no_node_of_the_older_provider() {
-    let mut world = serving(Cloud::new("one")).await;
-    world.heartbeat("c", "False").await;
-    world.forget();
-    let world = world
-        .restart(|clouds| {
-            clouds[0].fake.stop();
-            clouds.push(Cloud::new("two").describing("one").class("two.example/lb"));
-        })
-        .await;
-    world.add_service("of-two", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    let world = restarted_while_the_older_one_is_down(&[]).await;
     pass(20 * S).await;
     assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
     assert!(world.node("c").await.is_some());
@@ -69,6 +82,28 @@ async fn a_younger_provider_that_serves_first_takes_no_node_of_the_older_provide
     let served = world.clouds[1].fake.calls();
     assert!(served.iter().any(|call| call.starts_with("ensure default/of-two")), "{served:?}");
     assert!(served.iter().all(|call| call.contains("of-two") && !call.contains("nodes=a")), "{served:?}");
+}
+
+/// After a restart the older provider does not serve, for as long as its registry is down. Its
+/// object remembers its schemes, so the younger provider does not get the nodes after half a
+/// minute, and need not wait either.
+#[tokio::test(start_paused = true)]
+async fn a_younger_provider_never_gets_the_nodes_of_an_older_one_whose_schemes_are_remembered() {
+    let world = restarted_while_the_older_one_is_down(&["one"]).await;
+    pass(5 * S).await;
+    assert_eq!(world.clouds[1].fake.calls(), ["ensure default/of-two ports=80/TCP nodes="]);
+    pass(600 * S).await;
+    assert_eq!(world.clouds[1].fake.calls().len(), 1);
+    assert!(world.node("c").await.is_some());
+    assert_eq!(backends(&world), ["a", "b", "c"]);
+    let finding = world.clouds[1].finding(Finding::ClaimTaken).unwrap();
+    assert!(finding.contains("the older provider one has the provider-ID scheme \"one\""), "{finding}");
+    world.fake().start();
+    world.fake().describe_schemes(&["other"]);
+    world.clouds[0].releases.send_replace(2);
+    pass(60 * S).await;
+    let of_two = world.clouds[1].fake.cloud().into_values().flat_map(|lb| lb.nodes).collect::<Vec<_>>();
+    assert_eq!(of_two, ["a", "b"], "the machine of c is in no cloud of the scheme's new owner");
 }
 
 /// A component that cannot be fetched must not stop the provider beside it.
@@ -130,32 +165,146 @@ async fn of_two_providers_of_one_class_the_older_provider_serves_new_services() 
     assert!(finding.contains("the older provider one has the class \"one.example/lb\""), "{finding}");
 }
 
-/// A node without provider ID is assigned by a label. Another provider that selects the same label
-/// must not remove the node from the load balancer, neither in the running process nor after a
-/// restart.
-#[tokio::test(start_paused = true)]
-async fn a_node_that_two_providers_select_stays_in_its_load_balancer() {
-    let mut world = World::with(vec![Cloud::new("one").default_of_all().selects("pool", "x")]);
-    world.fake().add_instances(["n"]);
-    world.add_new_node_with("n", json!({ "pool": "x" })).await;
-    let instance = skysail_provider::Instance { without_provider_id: true, ..skysail_provider::Instance::default() };
-    world.fake().set_instance("n", Ok(instance));
+/// A machine in a cloud without provider IDs.
+fn without_provider_id() -> Instance {
+    Instance { without_provider_id: true, ..Instance::default() }
+}
+
+/// The default provider, with an initialised node without provider ID behind its load balancer: a
+/// node that the provider initialised, or (bare) one that never had the taint.
+async fn holding(bare: bool) -> World {
+    let mut world = World::with(vec![Cloud::new("one").default_of_all()]);
+    let labels = json!({ "pool": "x" });
+    if bare {
+        world.add_bare_node("n", labels).await;
+    } else {
+        world.fake().set_instance("n", Ok(without_provider_id()));
+        world.add_new_node_with("n", labels).await;
+    }
     world = world.start().await;
     world.add_service("web", json!({})).await;
     pass(5 * S).await;
     assert_eq!(backends(&world), ["n"]);
+    assert_eq!(holder(&world).await, json!("one"));
+    world
+}
+
+/// The provider that the annotation of the node names.
+async fn holder(world: &World) -> Value {
+    let node = world.as_user(world.nodes().get("n")).await;
+    let annotations = node.metadata.annotations.unwrap_or_default();
+    json!(annotations.get("skysail.dev/node-provider"))
+}
+
+/// The node has no provider ID, so only labels could say whose it is. An added provider whose
+/// selector matches them takes the node neither from the load balancers of the first one nor, when
+/// the node is not ready, from the cluster; in the running process and after a restart.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_provider_id_stays_with_its_provider_when_another_one_selects_it() {
+    for bare in [false, true] {
+        let mut world = holding(bare).await;
+        world.edit(|clouds| clouds.push(Cloud::new("two").selects("pool", "x"))).await;
+        world.heartbeat("n", "Unknown").await;
+        world.fake().set_instance("n", Ok(without_provider_id()));
+        for restarted in [false, true] {
+            pass(120 * S).await;
+            assert_eq!(backends(&world), ["n"], "bare: {bare}, restarted: {restarted}");
+            assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
+            let finding = world.clouds[1].finding(Finding::NodesContested).unwrap();
+            assert!(finding.contains("keep them: 1 with the provider one, such as n. "), "{finding}");
+            assert_eq!(world.clouds[0].finding(Finding::NodesContested), None);
+            if !restarted {
+                world.forget();
+                world = world.restart(|_| ()).await;
+            }
+        }
+        world.delete_node("n").await;
+        pass(5 * S).await;
+        assert_eq!(world.clouds[1].finding(Finding::NodesContested), None);
+    }
+}
+
+/// The name of the holder cannot be written: the running process knows the holder anyway.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_annotation_cannot_be_written_stays_with_its_provider() {
+    let mut world = World::with(vec![Cloud::new("one").default_of_all()]).start().await;
+    world.disturb(|request: &RequestInfo| match (request.verb, request.resource.as_str()) {
+        ("patch", "nodes") => Fault::Refuse(ApiError::new(403_u16.try_into().unwrap(), "Forbidden", "no")),
+        _ => Fault::None,
+    });
+    world.add_bare_node("n", json!({ "pool": "x" })).await;
+    world.add_service("web", json!({})).await;
+    pass(5 * S).await;
     world.edit(|clouds| clouds.push(Cloud::new("two").selects("pool", "x"))).await;
     pass(120 * S).await;
-    assert_eq!(backends(&world), ["n"]);
+    assert_eq!((backends(&world), holder(&world).await), (vec!["n".to_owned()], json!(null)));
+    assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
+}
+
+/// The younger provider holds the node, and then the older one selects it too. Age does not matter.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_younger_provider_holds_stays_in_its_load_balancers_after_a_restart() {
+    let mut world =
+        World::with(vec![Cloud::new("one"), Cloud::new("two").class("two.example/lb").selects("pool", "x")]);
+    world.clouds[1].fake.set_instance("n", Ok(without_provider_id()));
+    world.add_new_node_with("n", json!({ "pool": "x" })).await;
+    world = world.start().await;
+    world.add_service("web", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    pass(5 * S).await;
+    let of_two = |world: &World| world.clouds[1].fake.cloud().into_values().flat_map(|lb| lb.nodes).collect::<Vec<_>>();
+    assert_eq!(of_two(&world), ["n"]);
+    world.edit(|clouds| clouds[0].select("pool", "x")).await;
+    pass(120 * S).await;
     world.forget();
     let world = world.restart(|_| ()).await;
     pass(120 * S).await;
-    assert_eq!(backends(&world), ["n"]);
-    for (index, other) in [(0, "two"), (1, "one")] {
-        let finding = world.clouds[index].finding(Finding::NodesContested).unwrap();
-        assert!(finding.contains(&format!("1 with the provider {other}, such as n")), "{finding}");
+    assert_eq!(of_two(&world), ["n"]);
+    assert_eq!(world.fake().calls(), Vec::<String>::new());
+    assert!(world.clouds[0].finding(Finding::NodesContested).unwrap().contains("1 with the provider two, such as n"));
+}
+
+/// Two providers select a node that neither ever held: neither acts on it. It backs the load
+/// balancers of the older provider, which would be the owner without the younger one.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_no_provider_holds_is_contested_and_backs_the_load_balancers_of_the_older_provider() {
+    let clouds = ["one", "two"].map(|name| Cloud::new(name).class(&format!("{name}.example/lb")).selects("pool", "x"));
+    let mut world = World::with(clouds.into()).start().await;
+    world.add_bare_node("n", json!({ "pool": "x" })).await;
+    for name in ["one", "two"] {
+        world.add_service(name, json!({ "loadBalancerClass": format!("{name}.example/lb") })).await;
     }
-    world.delete_node("n").await;
-    pass(5 * S).await;
-    assert_eq!(world.clouds[0].finding(Finding::NodesContested), None);
+    world.heartbeat("n", "Unknown").await;
+    for restarted in [false, true] {
+        pass(120 * S).await;
+        let backends = |index: usize| world.clouds[index].fake.cloud().into_values().flat_map(|lb| lb.nodes).count();
+        assert_eq!((backends(0), backends(1), holder(&world).await), (1, 0, json!(null)));
+        for (index, other) in [(0, "two"), (1, "one")] {
+            let calls = world.clouds[index].fake.calls();
+            assert!(calls.iter().all(|call| !call.starts_with("describe")), "{calls:?}");
+            let finding = world.clouds[index].finding(Finding::NodesContested).unwrap();
+            assert!(finding.contains(&format!("acts on them: 1 with the provider {other}, such as n. ")), "{finding}");
+        }
+        if !restarted {
+            world.forget();
+            world = world.restart(|_| ()).await;
+        }
+    }
+}
+
+/// An operator gives a node to another provider with the annotation.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_provider_id_goes_to_the_provider_that_an_operator_writes_on_it() {
+    let mut world = holding(true).await;
+    world.edit(|clouds| clouds.push(Cloud::new("two").class("two.example/lb"))).await;
+    world.add_service("of-two", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    let named = json!({ "metadata": { "annotations": { "skysail.dev/node-provider": "two" } } });
+    world.as_user(world.nodes().patch("n", &PatchParams::default(), &Patch::Merge(&named))).await;
+    pass(60 * S).await;
+    assert_eq!(backends(&world), [""; 0]);
+    let of_two = world.clouds[1].fake.cloud().into_values().flat_map(|lb| lb.nodes).collect::<Vec<_>>();
+    assert_eq!(of_two, ["n"]);
+    // Without its holder the node is assigned by the claims, and the new holder is written.
+    world.edit(|clouds| drop(clouds.pop())).await;
+    pass(60 * S).await;
+    assert_eq!((backends(&world), holder(&world).await), (vec!["n".to_owned()], json!("one")));
 }

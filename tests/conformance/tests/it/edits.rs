@@ -16,6 +16,8 @@ async fn serving() -> World {
     let mut world = World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")])
         .set(|settings| {
             settings.concurrent_service_syncs = 10;
+            // Only an edit causes a pass over the addresses of nodes.
+            settings.node_status_update_frequency = Duration::from_hours(24);
         });
     world.add_node("a").await;
     world.add_raw_node("b", json!({ "providerID": "two://b" })).await;
@@ -28,15 +30,13 @@ async fn serving() -> World {
     for cloud in &world.clouds {
         assert_eq!(cloud.fake.cloud().len(), SERVICES);
     }
-    // Drop the calls of the periodic pass over the nodes' addresses.
     drop(calls(&world));
     world
 }
 
-/// The number of calls about load balancers since the last time, by provider.
+/// The number of all calls since the last time, by provider.
 fn calls(world: &World) -> Vec<usize> {
-    let of = |cloud: &Cloud| cloud.fake.take_calls().iter().filter(|call| !call.starts_with("describe")).count();
-    world.clouds.iter().map(of).collect()
+    world.clouds.iter().map(|cloud| cloud.fake.take_calls().len()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,6 +53,11 @@ async fn an_edit_of_one_provider_makes_no_call_at_the_other() {
         [0, SERVICES],
         "each load balancer of the provider is ensured, which checks its addresses"
     );
+
+    world.edit(|clouds| clouds[1].allow(&["203.0.113.0/24"], &["10.0.0.0/8"])).await;
+    pass(120 * S).await;
+    assert_eq!(world.clouds[0].fake.take_calls(), Vec::<String>::new());
+    assert_eq!(world.clouds[1].fake.take_calls(), ["describe metadata nodes=b"], "only its nodes have other addresses");
 
     world.edit(|clouds| clouds.push(Cloud::new("three").class("three.example/lb"))).await;
     pass(120 * S).await;

@@ -248,8 +248,6 @@ async fn a_forged_provider_name_on_a_service_whose_type_changed_leaks_no_load_ba
             expect![[r#"
                 provider one get default/classy
                 provider one ensure-deleted default/classy
-                provider one get default/classy
-                provider one ensure-deleted default/classy
                 provider two get default/classy
                 provider two ensure-deleted default/classy
                 api patch services/status classy

@@ -10,8 +10,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use skysail_guest_sdk::{
     AddressKind::{ExternalIp, Hostname, InternalIp},
-    Detail, Error, Instance, NodeAddress, Result, Zone,
+    Detail, Error, Instance, NodeAddress, Result,
     instances_v1::{describe_node, instance_provider_id},
+    legacy::Zone,
 };
 
 use self::double::{Double, Knobs};

@@ -16,7 +16,11 @@ mod in_flight;
 #[cfg(test)]
 mod instances_v1;
 mod lifecycle;
+#[cfg(test)]
+mod log_lines;
 mod nodes;
+#[cfg(test)]
+mod not_configured;
 mod orphans;
 mod pinned;
 mod providers;
@@ -25,9 +29,13 @@ mod rates;
 #[cfg(test)]
 mod rotation;
 #[cfg(test)]
+mod route_targets;
+#[cfg(test)]
 mod routes_of_several_providers;
 #[cfg(test)]
 mod scale;
+#[cfg(test)]
+mod serial;
 mod services;
 #[cfg(test)]
 mod three_providers;

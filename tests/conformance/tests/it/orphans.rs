@@ -134,13 +134,50 @@ async fn only_orphans_are_deleted_and_only_if_the_operator_enables_it() {
     world.after(2 * PERIOD, expect![[r#"
         provider list-owned
         provider name default/web
-        provider delete-owned lb-old
+        provider delete-owned lb-old of default/old
         provider list-owned
         provider name default/web
-        provider delete-owned lb-old
+        provider delete-owned lb-old of default/old
         event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "kubernetes" too, delete it: skysail orphans --cluster-name kubernetes --delete lb-old
         event kube-system Normal DeletedOrphanedLoadBalancer x1: Deleted the orphaned load balancer lb-old of the provider fake
     "#]]).await;
     assert_eq!(gauge(&world), "skysail_orphaned_load_balancers{provider=\"fake\"} 0");
     assert_eq!(world.fake().cloud(), before);
+}
+
+/// The share of a Service of this name and UID in the load balancer `lb-shared`.
+fn share(service: &str, uid: &str) -> OwnedLoadBalancer {
+    let service = ("default".to_owned(), service.to_owned(), uid.to_owned());
+    OwnedLoadBalancer { name: "lb-shared".to_owned(), service: Some(service) }
+}
+
+/// The first Service of a shared load balancer was deleted while no manager ran.
+#[tokio::test(start_paused = true)]
+async fn no_share_of_a_load_balancer_that_a_service_uses_is_deleted() {
+    let mut world = scanning(true, one()).await;
+    let uid = world.as_user(world.services().get("web")).await.metadata.uid.unwrap();
+    world.fake().leave_behind(share("old", "uid-1"));
+    world.fake().leave_behind(share("web", &uid));
+    pass(3 * PERIOD).await;
+    let transcript = world.transcript().await;
+    assert!(transcript.contains("made for the Service default/old with the UID uid-1, and no Service wants it. Another Service uses the same load balancer, so Skysail does not delete this Service's share by itself. If no other"), "{transcript}");
+    pass(20 * PERIOD).await;
+    assert!(!world.transcript().await.contains("delete-owned"));
+    // The last user is gone: both shares go, each by itself.
+    world.delete_service("web").await;
+    pass(4 * PERIOD).await;
+    let calls: Vec<_> = world.fake().calls().into_iter().filter(|call| call.starts_with("delete-owned")).collect();
+    assert_eq!(calls, ["delete-owned lb-shared of default/old", "delete-owned lb-shared of default/web"]);
+}
+
+/// A user chose the name, and another Service had the load balancer before.
+#[tokio::test(start_paused = true)]
+async fn no_share_of_a_load_balancer_whose_name_a_service_has_is_deleted() {
+    let mut world = scanning(true, one()).await;
+    let uid = world.as_user(world.services().get("web")).await.metadata.uid.unwrap();
+    let name: String = format!("a{}", uid.replace('-', "")).chars().take(32).collect();
+    world.fake().leave_behind(OwnedLoadBalancer { name, ..share("old", "uid-1") });
+    pass(20 * PERIOD).await;
+    assert!(!world.transcript().await.contains("delete-owned"));
+    assert_eq!(world.fake().cloud().len(), 1);
 }

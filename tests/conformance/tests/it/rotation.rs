@@ -59,6 +59,23 @@ async fn a_denied_node_is_tried_again_when_a_credential_is_rotated() {
     assert!(world.node("a").await.unwrap().spec.unwrap().taints.unwrap_or_default().is_empty());
 }
 
+/// The pass over the addresses of initialised nodes has a period of minutes.
+#[tokio::test(start_paused = true)]
+async fn denied_addresses_are_read_again_when_a_credential_is_rotated() {
+    let world = World::new();
+    world.add_node("a").await;
+    world.fake().fail_always("describe", Some(denied()));
+    let world = world.start().await;
+    pass(5 * S).await;
+    drop(world.fake().take_calls());
+    world.fake().fail_always("describe", None);
+    for expected in [&["describe metadata nodes=a"][..], &[]] {
+        rotate(&world);
+        pass(5 * S).await;
+        assert_eq!(world.fake().take_calls(), expected, "only after a denial");
+    }
+}
+
 /// The pass over routes waits for its backoff, not for its period.
 #[tokio::test(start_paused = true)]
 async fn denied_routes_are_tried_again_when_a_credential_is_rotated() {

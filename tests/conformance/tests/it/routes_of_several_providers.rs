@@ -242,10 +242,10 @@ async fn with_the_gate_a_new_node_does_not_shorten_a_retry_after() {
 async fn with_the_gate_a_leftover_route_of_an_empty_cluster_is_deleted_with_the_first_node() {
     let world = World::routing(vec![Cloud::new("one").default_of_all(), Cloud::new("two")])
         .set(|settings| settings.watch_based_routes = true);
-    world.clouds[0].fake.set_routes(routes(&["- 10.120.1.0/24"]));
+    world.clouds[0].fake.set_routes(routes(&["gone 10.120.1.0/24"]));
     let world = world.start().await;
     pass(60 * S).await;
-    assert_eq!(routes_of(&world.clouds[0]), ["- 10.120.1.0/24"]);
+    assert_eq!(routes_of(&world.clouds[0]), ["gone 10.120.1.0/24"]);
     world.add_node_of("two", "b", ("10.0.0.2", "10.120.2.0/24")).await;
     pass(20 * S).await;
     assert_eq!(routes_of(&world.clouds[0]), [""; 0]);

@@ -273,7 +273,7 @@ async fn n5_5_a_node_without_any_provider_id_keeps_its_taint_and_gets_no_metadat
 #[case::n1_22_where_the_call_fails(Err(Error::new(Code::Unavailable, "error 500")), "error 500")]
 #[case::of_another_provider(
     Ok(instance("other://1", A)),
-    r#"the provider returned the provider ID "other://1", which has none of the provider's schemes (fake)"#
+    r#"the provider returned the provider ID "other://1", which has none of the schemes and prefixes that the provider claims (fake)"#
 )]
 #[tokio::test(start_paused = true)]
 async fn a_node_keeps_its_taint(#[case] answer: Result<Instance, Error>, #[case] reason: &str) {
@@ -535,7 +535,7 @@ async fn the_event_names_an_invalid_or_unknown_node_ip(#[case] node_ip: &'static
 #[tokio::test(start_paused = true)]
 async fn bad_input_a_provider_id_without_a_scheme() {
     let kubelet = Kubelet { provider_id: Some("i-0815"), ..Kubelet::default() };
-    let reason = "no provider owns this node, because spec.providerID does not have the form <scheme>://<rest>; delete the node and register it again with a valid provider ID";
+    let reason = "no provider owns this node, because spec.providerID does not have the form <scheme>://<rest> and no provider claims a prefix of it; claim it in spec.providerIdPrefixes of its provider, or delete the node and register it again with a valid provider ID";
     bad_input(kubelet, given(addresses(A), &[]), reason).await;
 }
 

@@ -1,6 +1,8 @@
 //! The end-to-end tests. Each sets up its environment, and fails if it cannot.
 
 mod as_users_see_it;
+mod busy_api_server;
+mod cloud_alone;
 mod config_map;
 mod election;
 mod killed;

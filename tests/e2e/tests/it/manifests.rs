@@ -4,12 +4,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, future,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use skysail_test_e2e::{
     api_server::ApiServer,
     manager::Manager,
@@ -24,22 +24,27 @@ use tempfile::TempDir;
 
 use crate::simulated::Simulated;
 
-/// The folder as its README says: the component beside the manifests.
-fn manifests() -> Result<TempDir> {
+/// Providers from a mounted file: the component beside the provider file, as the README says.
+pub(crate) const FROM_A_FILE: &str = "provider-file";
+/// A ServiceAccount for each controller.
+const PER_CONTROLLER: &str = "per-controller";
+/// The names in the commands of the README.
+const TOKEN: &str = "token";
+const COMPONENT: &str = "provider.wasm";
+
+/// The folder with these components of kustomize.
+pub(crate) fn manifests(parts: &[&str]) -> Result<TempDir> {
     let folder = TempDir::new()?;
     copy_manifests(&root().join("deploy/manifests"), folder.path())?;
-    fs::copy(component("incus")?, folder.path().join("incus.wasm"))?;
-    Ok(folder)
-}
-
-/// The same with a ServiceAccount for each controller.
-fn manifests_per_controller() -> Result<TempDir> {
-    let folder = manifests()?;
-    let part = folder.path().join("per-controller");
-    fs::create_dir(&part)?;
-    copy_manifests(&root().join("deploy/manifests/per-controller"), &part)?;
+    for part in parts {
+        fs::create_dir(folder.path().join(part))?;
+        copy_manifests(&root().join("deploy/manifests").join(part), &folder.path().join(part))?;
+    }
+    if parts.contains(&FROM_A_FILE) {
+        fs::copy(component("incus")?, folder.path().join(FROM_A_FILE).join("incus.wasm"))?;
+    }
     let file = folder.path().join("kustomization.yaml");
-    fs::write(&file, fs::read_to_string(&file)? + "components: [per-controller]\n")?;
+    fs::write(&file, format!("{}components: [{}]\n", fs::read_to_string(&file)?, parts.join(", ")))?;
     Ok(folder)
 }
 
@@ -59,7 +64,8 @@ fn apply(server: &ApiServer, folder: &Path) -> Result<String> {
 
 #[tokio::test]
 async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
-    let (server, folder) = (ApiServer::start()?, manifests()?);
+    let (server, folder) = (ApiServer::start()?, manifests(&[FROM_A_FILE])?);
+    let wasm = folder.path().join(FROM_A_FILE).join("incus.wasm");
     apply(&server, folder.path())?;
     // The component arrived whole, in the ConfigMap that the Deployment mounts.
     let map: Value = serde_json::from_str(&server.kubectl(&[
@@ -80,7 +86,7 @@ async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
         "-o",
         "json",
     ])?)?;
-    let size = fs::metadata(folder.path().join("incus.wasm"))?.len();
+    let size = fs::metadata(&wasm)?.len();
     let encoded = map["binaryData"]["incus.wasm"].as_str().unwrap_or_default().len();
     ensure!(u64::try_from(encoded)? == size.div_ceil(3) * 4, "{encoded} characters of base64 for {size} bytes");
     let pod = &deployment["spec"]["template"];
@@ -103,9 +109,9 @@ async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
         &file.display().to_string(),
     ])?;
     // A changed component is the same object, changed in place: no new name, so no restart.
-    let mut bytes = fs::read(folder.path().join("incus.wasm"))?;
+    let mut bytes = fs::read(&wasm)?;
     bytes.extend_from_slice(&[0, 2, 1, b'x']);
-    fs::write(folder.path().join("incus.wasm"), bytes)?;
+    fs::write(&wasm, bytes)?;
     apply(&server, folder.path())?;
     let after: Value = serde_json::from_str(&server.kubectl(&[
         "-n",
@@ -126,7 +132,7 @@ async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
 /// Two headers of an answer name the `FlowSchema` and the priority level of the request.
 #[tokio::test]
 async fn the_lease_of_the_service_account_has_the_priority_of_leader_election() -> Result<()> {
-    let (server, folder) = (ApiServer::start()?, manifests()?);
+    let (server, folder) = (ApiServer::start()?, manifests(&[])?);
     apply(&server, folder.path())?;
     let token = server.kubectl(&["-n", "skysail-system", "create", "token", "skysail"])?;
     for (path, level) in [
@@ -147,15 +153,23 @@ async fn the_lease_of_the_service_account_has_the_priority_of_leader_election() 
 
 #[tokio::test]
 async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> {
-    let world = World::start(&manifests()?).await?;
+    let world = World::from_a_file(&manifests(&[FROM_A_FILE])?).await?;
     world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.last_words()))?;
     world.the_figures_are_for_those_who_may().await?;
     world.nothing_was_refused()
 }
 
+/// The steps of the README for a Provider as an object, without a component beside the manifests.
+#[tokio::test]
+async fn the_manager_serves_a_provider_object_on_the_rights_of_the_readmes_steps() -> Result<()> {
+    let world = World::from_an_object(&manifests(&[])?).await?;
+    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.last_words()))?;
+    world.nothing_was_refused()
+}
+
 #[tokio::test]
 async fn each_controller_lives_on_the_rights_of_its_own_service_account() -> Result<()> {
-    let world = World::start(&manifests_per_controller()?).await?;
+    let world = World::from_a_file(&manifests(&[FROM_A_FILE, PER_CONTROLLER])?).await?;
     world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.last_words()))?;
     world.nothing_was_refused()?;
     for controller in CONTROLLERS {
@@ -172,32 +186,60 @@ async fn each_controller_lives_on_the_rights_of_its_own_service_account() -> Res
 const CONTROLLERS: [&str; 3] = ["service-controller", "node-controller", "route-controller"];
 
 /// The manager as the applied Deployment runs it: with its flags, as its account.
-struct World {
-    server: ApiServer,
-    client: Client,
+pub(crate) struct World {
+    pub(crate) server: ApiServer,
+    pub(crate) client: Client,
     cloud: Simulated,
-    manager: Manager,
+    pub(crate) manager: Manager,
     token: String,
 }
 
 impl World {
-    async fn start(folder: &TempDir) -> Result<Self> {
+    async fn from_a_file(folder: &TempDir) -> Result<Self> {
+        Self::on(ApiServer::start()?, folder).await
+    }
+
+    /// On this API server, with a provider file.
+    pub(crate) async fn on(server: ApiServer, folder: &TempDir) -> Result<Self> {
+        let (kubeconfig, token) = Self::install(&server, folder)?;
+        let (client, cloud) = (server.client().await?, Simulated::start(&["a", "b"]).await?);
+        let (flags, provider) = (flags(&server, "--provider-file=")?, component("simcloud")?);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let file = cloud.provider_file();
+        let manager = Manager::start_with(&flags, &kubeconfig, &provider, &file, &[cloud.token()]).await?;
+        Ok(Self { server, client, cloud, manager, token })
+    }
+
+    async fn from_an_object(folder: &TempDir) -> Result<Self> {
         let server = ApiServer::start()?;
+        let (kubeconfig, token) = Self::install(&server, folder)?;
+        let (client, cloud) = (server.client().await?, Simulated::start(&["a", "b"]).await?);
+        server.wait_for_definition("providers.skysail.dev")?;
+        fs::write(folder.path().join(TOKEN), cloud.token().1)?;
+        fs::copy(component("simcloud")?, folder.path().join(COMPONENT))?;
+        for command in commands_of_the_readme(folder.path())? {
+            server.kubectl(&command.split_whitespace().skip(1).collect::<Vec<_>>())?;
+        }
+        let object = folder.path().join("provider.json");
+        fs::write(&object, provider(&format!("http://{}", cloud.address()?)).to_string())?;
+        server.kubectl(&["apply", "-f", &object.display().to_string()])?;
+        let flags = flags(&server, "--provider-resources")?;
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut manager = Manager::spawn_with_resources(&flags, &kubeconfig)?;
+        manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
+        Ok(Self { server, client, cloud, manager, token })
+    }
+
+    /// Applies the manifests; returns the kubeconfig and the token of the manager's account.
+    fn install(server: &ApiServer, folder: &TempDir) -> Result<(PathBuf, String)> {
         // The API server's default bindings for accounts of these names would hide missing rules.
         for controller in CONTROLLERS {
             server.kubectl(&["delete", "clusterrolebinding", &format!("system:controller:{controller}")])?;
         }
-        apply(&server, folder.path())?;
+        apply(server, folder.path())?;
         let token = server.kubectl(&["-n", "skysail-system", "create", "token", "skysail"])?;
         let kubeconfig = server.write_kubeconfig("skysail", &token)?;
-        let (client, cloud) = (server.client().await?, Simulated::start(&["a", "b"]).await?);
-        let (flags, provider) = (flags(&server)?, component("simcloud")?);
-        let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        // So that there are routes.
-        flags.push("--cluster-cidr=10.244.0.0/16");
-        let file = cloud.provider_file();
-        let manager = Manager::start_with(&flags, &kubeconfig, &provider, &file, &[cloud.token()]).await?;
-        Ok(Self { server, client, cloud, manager, token })
+        Ok((kubeconfig, token))
     }
 
     /// Node, its status, its deletion; finalizer and status of a Service; Events.
@@ -268,14 +310,54 @@ impl World {
 }
 
 /// The flags of the applied Deployment without those for the cluster's name, the providers and the
-/// container's folders.
-fn flags(server: &ApiServer) -> Result<Vec<String>> {
+/// container's folders, and with a flag for routes.
+fn flags(server: &ApiServer, providers: &str) -> Result<Vec<String>> {
     let path = "jsonpath={.spec.template.spec.containers[0].args}";
     let flags = server.kubectl(&["-n", "skysail-system", "get", "deployment", "skysail", "-o", path])?;
     let mut flags: Vec<String> = serde_json::from_str(&flags)?;
-    let here = ["--provider-file=", "--cluster-name=", "--state-dir="];
+    ensure!(flags.iter().any(|flag| flag.starts_with(providers)), "no {providers} in {flags:?}");
+    let here = [providers, "--cluster-name=", "--state-dir="];
     flags.retain(|flag| flag != "run" && !here.iter().any(|name| flag.starts_with(name)));
+    flags.push("--cluster-cidr=10.244.0.0/16".to_owned());
     Ok(flags)
+}
+
+/// The commands of the README that give the manager a Secret and a component, with the files in
+/// this folder.
+fn commands_of_the_readme(folder: &Path) -> Result<Vec<String>> {
+    let readme = fs::read_to_string(root().join("deploy/manifests/README.md"))?;
+    let (_, step) = readme.split_once("3. **Secrets and components.**").context("no step 3")?;
+    let (step, _) = step.split_once("4. **Provider.**").context("no step 4")?;
+    let mut commands: Vec<String> =
+        step.lines().map(str::trim).filter(|line| line.starts_with("kubectl ")).map(str::to_owned).collect();
+    ensure!(commands.len() == 6, "{commands:#?}");
+    for name in [TOKEN, COMPONENT] {
+        let (flag, file) = (format!("--from-file={name}"), folder.join(name));
+        let command = commands.iter_mut().find(|command| command.ends_with(&flag)).context(flag.clone())?;
+        *command = command.replace(&flag, &format!("--from-file={}", file.display()));
+    }
+    Ok(commands)
+}
+
+/// A Provider with the token and the component of the README's commands.
+fn provider(url: &str) -> Value {
+    let place = |name: &str, key: &str| json!({ "namespace": "skysail-system", "name": name, "key": key });
+    json!({
+        "apiVersion": "skysail.dev/v1alpha1",
+        "kind": "Provider",
+        "metadata": { "name": "sim" },
+        "spec": {
+            "default": true,
+            "source": { "configMap": place("provider", COMPONENT) },
+            "loadBalancerCidrs": ["127.0.0.0/8"],
+            "nodeCidrs": ["127.0.0.0/8"],
+            "config": format!("[Global]\nendpoint = {url}\n"),
+            "egress": { "rules": [{ "origins": [url] }], "allowCidrs": ["127.0.0.1/32"] },
+            "credentials": {
+                "api": { "origins": [url], "bearer": { "secretKeyRef": place("cloud", TOKEN) } },
+            },
+        },
+    })
 }
 
 /// Every permission in the manifests; a test above uses each of them.
@@ -340,12 +422,12 @@ const RIGHTS_PER_CONTROLLER: [(&str, &[&str]); 4] = [
 
 #[tokio::test]
 async fn the_rights_are_no_more_than_the_controllers_use() -> Result<()> {
-    rights_are(&manifests()?, &RIGHTS)
+    rights_are(&manifests(&[])?, &RIGHTS)
 }
 
 #[tokio::test]
 async fn the_rights_of_each_account_are_no_more_than_its_controller_uses() -> Result<()> {
-    rights_are(&manifests_per_controller()?, &RIGHTS_PER_CONTROLLER)
+    rights_are(&manifests(&[PER_CONTROLLER])?, &RIGHTS_PER_CONTROLLER)
 }
 
 fn rights_are(folder: &TempDir, expected: &[(&str, &[&str])]) -> Result<()> {

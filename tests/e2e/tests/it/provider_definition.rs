@@ -321,6 +321,8 @@ fn valid() -> Vec<Value> {
         "loadBalancerClasses": ["example.com/fast"],
         "nodeSelector": {"matchLabels": {"example.com/cloud": "sim", "empty": ""}},
         "providerIdSchemes": ["sim", "x-1.y_z+"],
+        "interfaces": ["load-balancers", "instances"],
+        "providerIdPrefixes": ["sim://eu/", "cn-hangzhou."],
         "loadBalancerCidrs": ["198.51.100.200/29", "2001:db8::/64"],
         "nodeCidrs": ["10.1.0.0/16"],
         "source": {"oci": {
@@ -435,10 +437,10 @@ async fn valid_providers_with_every_field_are_accepted_and_their_status_is_shown
     cluster.server.kubectl(&["patch", "provider", "sim", "--subresource=status", "--type=merge", "-p", &patch])?;
     let stored: Value = serde_json::from_str(&cluster.server.kubectl(&["get", "skyp", "sim", "-o", "json"])?)?;
     ensure!(stored["status"] == status, "stored: {}", stored["status"]);
-    let shown = cluster.server.kubectl(&["get", "skysail", "-o", "wide"])?;
+    let shown = cluster.server.kubectl(&["get", "skysail"])?;
     let (head, row) = shown.split_once('\n').context("a head and a row")?;
-    ensure!(words(head) == "NAME READY DEGRADED VERSION DIGEST CANDIDATE REASON AGE", "{head}");
-    ensure!(words(row).starts_with("sim True 1.2.3 sha256:aa sha256:bb "), "{row}");
+    ensure!(words(head) == "NAME READY DEGRADED REASON VERSION DIGEST CANDIDATE AGE", "{head}");
+    ensure!(words(row).starts_with("sim True True ClaimTaken 1.2.3 sha256:aa sha256:bb "), "{row}");
     Ok(())
 }
 
@@ -455,7 +457,12 @@ fn status() -> Value {
     };
     json!({
         "observedGeneration": 1,
-        "conditions": [condition("Ready", "True", "Serving"), condition("ReleaseAccepted", "False", "IdentityChanged")],
+        "providerIdSchemes": ["sim"],
+        "conditions": [
+            condition("Ready", "True", "Serving"),
+            condition("ReleaseAccepted", "False", "IdentityChanged"),
+            condition("Degraded", "True", "ClaimTaken"),
+        ],
         "active": {
             "digest": "sha256:aa",
             "origin": "file /components/sim.wasm",
@@ -495,21 +502,28 @@ fn status() -> Value {
         "sourceFailure": {"code": "FileMissing", "reason": "for people"},
         "swaps": 2,
         "draining": 1,
-        "calls": [{
-            "function": "load-balancers.ensure",
-            "calls": 4,
-            "failed": 1,
-            "outcomes": {"Ok": 3, "LimitExceeded": 1},
-            "p50Ms": 40,
-            "p99Ms": 1200,
-            "fuelP99": 2_000_000,
-            "fuelMax": 1_000_000_000_000_u64,
-            "fuelLimit": 1_000_000_000_000_u64,
-            "limitHits": {"fuel": 1},
-            "lastFailure":
-                {"code": "Trapped", "message": "why", "time": "2026-01-01T00:00:00Z", "succeededSince": false},
-        }],
+        "calls": [calls()],
     })
+}
+
+fn calls() -> Value {
+    json!({
+        "function": "load-balancers.ensure",
+        "calls": 4,
+        "failed": 1,
+        "outcomes": {"Ok": 3, "LimitExceeded": 1},
+        "p50Ms": 40,
+        "p99Ms": 1200,
+        "fuelP99": 2_000_000,
+        "fuelMax": 1_000_000_000_000_u64,
+        "fuelLimit": 1_000_000_000_000_u64,
+        "limitHits": {"fuel": 1},
+        "lastFailure": last_failure(),
+    })
+}
+
+fn last_failure() -> Value {
+    json!({"code": "Trapped", "message": "why", "time": "2026-01-01T00:00:00Z", "succeededSince": false})
 }
 
 /// All fields of a schema; `.*` stands for the values of a map, `[]` for the entries of a list.

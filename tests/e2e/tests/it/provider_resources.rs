@@ -4,6 +4,7 @@
 mod parts;
 mod rollout;
 mod trust;
+mod younger;
 
 use std::{
     fs,
@@ -167,22 +168,26 @@ impl World {
         self.until("the release serves", |status| at(status, "/active/digest") == digest).await
     }
 
-    fn events(&self) -> Result<String> {
-        let about = "involvedObject.kind=Provider,involvedObject.name=sim";
+    fn events(&self, provider: &str) -> Result<String> {
+        let about = format!("involvedObject.kind=Provider,involvedObject.name={provider}");
         self.server.kubectl(&[
             "get",
             "events",
             "--field-selector",
-            about,
+            &about,
             "-o",
             "custom-columns=:.type,:.reason,:.message",
         ])
     }
 
-    /// Waits for an Event with this reason.
+    /// Waits for an Event with this reason about the Provider `sim`.
     async fn until_event(&self, reason: &str) -> Result<()> {
+        self.until_event_about("sim", reason).await
+    }
+
+    async fn until_event_about(&self, provider: &str, reason: &str) -> Result<()> {
         eventually(reason, 30, || {
-            let found = self.events().and_then(|events| {
+            let found = self.events(provider).and_then(|events| {
                 ensure!(events.contains(reason), "{events}");
                 Ok(())
             });
@@ -248,7 +253,7 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     let status = world.until_serving(&first).await?;
     let table = world.server.kubectl(&["get", "providers"])?;
     let row: Vec<_> = table.lines().nth(1).unwrap_or_default().split_whitespace().collect();
-    ensure!(row.starts_with(&["sim", "True", "False", at(&status, "/active/version"), &first]), "{table}");
+    ensure!(row.starts_with(&["sim", "True", "False", "AsWanted", at(&status, "/active/version"), &first]), "{table}");
 
     register_node(&world.client, "a").await?;
     eventually("the node is initialised", 60, || initialized(&world.client, "a")).await?;

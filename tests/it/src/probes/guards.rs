@@ -237,7 +237,7 @@ pub(super) async fn exit_has_its_own_outcome() {
             let error = result.unwrap_err();
             assert_eq!(error.code, Code::Trapped);
             let expected =
-                "the guest exited with status 1 instead of returning a result; in skysail:provider/clusters@0.1.0#master";
+                "the guest exited with status 1 instead of returning a result; in skysail:legacy/clusters@0.1.0#master";
             assert_eq!(error.message, expected);
         })
         .await;

@@ -5,8 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use serde_json::Value;
 use skysail_host::Limits;
 use skysail_provider::{Call, Clusters as _, EventKind, EventSink, Limit, LimitHit, ObjectReference, ProviderEvent};
+use skysail_test_support::log::Log;
 
 use super::{Attack, Attacked};
 
@@ -51,12 +53,31 @@ pub(super) async fn wasi_stdio_becomes_log_lines_under_the_budget() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn println_of_the_sdk_becomes_log_lines() {
     let attacked = Attacked::new("println", Limits::default()).await;
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
+    // The calls of this test run on its own thread.
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
     attacked
         .run(Attack::Master, |result, record| {
             assert_eq!(result, Ok("a value".to_owned()));
             assert_eq!((record.log_lines, record.log_lines_dropped), (4, 0));
+            let lines = guest_lines(&log.take());
+            let [one, two, three, value] = lines.as_slice() else { panic!("{lines:?}") };
+            assert_eq!((one.as_str(), two.as_str(), three.as_str()), ("INFO one line", "WARN two", "WARN lines"));
+            let (place, text) = value.split_once("] ").unwrap();
+            assert!(place.starts_with("WARN [") && place.contains("println/src/lib.rs:"), "{value}");
+            assert_eq!(text, r#""a value" = "a value""#);
         })
         .await;
+}
+
+/// Level and text of each line that the probe wrote.
+fn guest_lines(log: &str) -> Vec<String> {
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = lines.filter(|line| line["target"] == "skysail::guest" && line["provider.name"] == "probe");
+    let text = |line: &Value, field: &str| line[field].as_str().unwrap().to_owned();
+    lines.map(|line| format!("{} {}", text(&line, "level"), text(&line, "guest.message"))).collect()
 }
 
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use skysail_dev::cloud::Knobs;
-use skysail_provider::{Code, IpFamily, LoadBalancerStatus, Protocol, SessionAffinity};
+use skysail_provider::{Code, IpFamily, LoadBalancerStatus, OwnedLoadBalancer, Protocol, SessionAffinity};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -186,11 +186,17 @@ async fn the_inventory_lists_and_deletes_only_this_clusters() {
     let whose = ("default".to_owned(), "web".to_owned(), "a-1".to_owned());
     assert_eq!((owned.name.as_str(), owned.service.as_ref()), ("aa1", Some(&whose)));
 
-    let error = world.inventory().delete(&world.call, CLUSTER, "ab2").await.unwrap_err();
+    let named = |name: &str| OwnedLoadBalancer { name: name.to_owned(), service: None };
+    let error = world.inventory().delete(&world.call, CLUSTER, &named("ab2")).await.unwrap_err();
     assert_eq!(error.code, Code::Denied);
     assert_eq!(world.cloud.snapshot().virtual_servers.len(), 4);
+    // The share of an earlier Service, with the name of a load balancer that exists.
+    let earlier = ("default".to_owned(), "web".to_owned(), "z-9".to_owned());
+    let share = OwnedLoadBalancer { service: Some(earlier), ..named("aa1") };
+    assert_eq!(world.inventory().delete(&world.call, CLUSTER, &share).await, Ok(()));
+    assert_eq!(world.inventory().list(&world.call, CLUSTER).await.unwrap().len(), 1);
     for _ in 0..2 {
-        assert_eq!(world.inventory().delete(&world.call, CLUSTER, "aa1").await, Ok(()));
+        assert_eq!(world.inventory().delete(&world.call, CLUSTER, owned).await, Ok(()));
     }
     assert_eq!(world.inventory().list(&world.call, CLUSTER).await, Ok(Vec::new()));
     assert_eq!(world.inventory().list(&world.call, "other").await.unwrap().len(), 1);

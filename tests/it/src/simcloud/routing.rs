@@ -2,20 +2,19 @@
 //! not touched.
 
 use skysail_dev::cloud::{Failures, Knobs};
-use skysail_provider::{AddressKind, Code, NodeAddress, Route};
+use skysail_provider::{Code, NewRoute, Target};
 
 use super::{CLUSTER, World};
 
-fn wanted(node: &str, cidr: &str) -> (String, Route) {
-    let route = Route {
-        name: String::new(),
-        target_node: Some(node.to_owned()),
-        target_addresses: Vec::new(),
+/// A route to a node without a provider ID: the machine is found by its name.
+fn wanted(node: &str, cidr: &str) -> NewRoute {
+    NewRoute {
+        name_hint: format!("hint-{node}"),
+        node: node.to_owned(),
+        provider_id: None,
+        addresses: Vec::new(),
         destination_cidr: cidr.to_owned(),
-        blackhole: false,
-        enable_node_addresses: false,
-    };
-    (format!("hint-{node}"), route)
+    }
 }
 
 /// The machine name and the destination of each route in the cloud.
@@ -43,8 +42,7 @@ async fn creating_and_deleting_routes_is_idempotent() {
     }
     let listed = world.routes().list(&world.call, CLUSTER).await.unwrap();
     assert_eq!(listed.len(), 2);
-    let address = NodeAddress { kind: AddressKind::InternalIp, address: a.private_address.to_string() };
-    assert_eq!((listed[0].target_node.as_deref(), &*listed[0].target_addresses), (Some("a"), &[address][..]));
+    assert_eq!(listed[0].target, Target::ProviderId(format!("simcloud://{}", a.id)));
     assert_eq!((listed[0].destination_cidr.as_str(), listed[0].blackhole), ("10.244.1.0/24", false));
     for _ in 0..2 {
         assert_eq!(world.routes().delete(&world.call, CLUSTER, &listed[..1]).await, Ok(vec![Ok(())]));
@@ -60,12 +58,25 @@ async fn a_route_without_its_machine_is_a_blackhole_and_a_new_machine_takes_it_o
     world.routes().create(&world.call, CLUSTER, &route("old")).await.unwrap();
     world.cloud.delete_instance(&old.id).await.unwrap();
     let listed = world.routes().list(&world.call, CLUSTER).await.unwrap();
-    assert_eq!((listed.len(), listed[0].blackhole, listed[0].target_node.as_deref()), (1, true, None));
+    let target = Target::ProviderId(format!("simcloud://{}", old.id));
+    assert_eq!((listed.len(), listed[0].blackhole, &listed[0].target), (1, true, &target));
     world.cloud.add_instance("new", "zone-a").unwrap();
     let answers = world.routes().create(&world.call, CLUSTER, &[route("new"), route("never")].concat()).await.unwrap();
     assert_eq!(answers[0], Ok(()));
     assert_eq!(answers[1].as_ref().unwrap_err().code, Code::NotFound);
     assert_eq!(present(&world), pairs(&[("new", "10.244.1.0/24")]));
+}
+
+/// The name of a node may differ from that of its machine.
+#[tokio::test]
+async fn a_route_leads_to_the_machine_of_the_nodes_provider_id() {
+    let world = World::new().await;
+    let [a, _] = ["a", "b"].map(|name| world.cloud.add_instance(name, "zone-a").unwrap());
+    let by_id = |id: &str| NewRoute { provider_id: Some(format!("simcloud://{id}")), ..wanted("b", "10.244.1.0/24") };
+    assert_eq!(world.routes().create(&world.call, CLUSTER, &[by_id(&a.id)]).await, Ok(vec![Ok(())]));
+    assert_eq!(present(&world), pairs(&[("a", "10.244.1.0/24")]));
+    let answers = world.routes().create(&world.call, CLUSTER, &[by_id("i-none")]).await.unwrap();
+    assert_eq!(answers[0].as_ref().unwrap_err().code, Code::NotFound);
 }
 
 #[tokio::test]

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skysail_provider::{AddressKind, Instance, NodeAddress, Protocol, Service};
 
+/// The beginning of the addresses that each cloud gives to load balancers.
+pub(crate) const RANGES: [&str; 3] = ["100.64.", "100.65.", "100.66."];
+
 /// A port of a load balancer: protocol, port, node port.
 pub(crate) type Port = (Protocol, u16, u16);
 
@@ -100,8 +103,9 @@ impl CloudState {
             return address.clone();
         }
         let taken: BTreeSet<&String> = self.addresses.values().collect();
-        let free = (1..=254).map(|host| format!("100.64.{}.{host}", self.number)).find(|one| !taken.contains(one));
-        let address = free.unwrap();
+        let range = RANGES.get(usize::from(self.number) - 1).unwrap();
+        let mut hosts = (0..=255).flat_map(|net| (1..=254).map(move |host| format!("{range}{net}.{host}")));
+        let address = hosts.find(|one| !taken.contains(one)).unwrap();
         self.addresses.insert(name.to_owned(), address.clone());
         address
     }

@@ -8,6 +8,8 @@ use wit_parser::{
     WorldKey,
 };
 
+use super::shipped::Folder;
+
 /// A package without its documentation and its version.
 #[derive(Debug)]
 pub(super) struct Shape {
@@ -15,21 +17,24 @@ pub(super) struct Shape {
     pub(super) items: BTreeMap<String, Vec<String>>,
     /// Worlds with `import x` and `export y`.
     pub(super) worlds: BTreeMap<String, BTreeSet<String>>,
-    /// The version of the package.
-    pub(super) version: String,
+    /// The name of the package's folder: its version, after the package's name for every package
+    /// but `skysail:provider`.
+    pub(super) folder: String,
 }
 
+/// The package that a component is built against. Another package is for tools, and may use its
+/// types.
+const PROVIDER: &str = "provider";
+
 impl Shape {
-    /// Reads a package from its files: name and text.
-    pub(super) fn read(files: &BTreeMap<String, String>) -> Result<Self> {
-        let mut map = wit_parser::SourceMap::new();
-        for (name, text) in files {
-            map.push_str(name, text.as_str());
-        }
-        let group: UnresolvedPackageGroup =
-            map.parse().map_err(|(_, error)| error).context("the WIT does not parse")?;
+    /// Reads a package from its files: name and text. `used` are the packages whose types it may
+    /// use.
+    pub(super) fn read<'a>(files: &Folder, used: impl IntoIterator<Item = &'a Folder>) -> Result<Self> {
         let mut resolve = Resolve::default();
-        let package = resolve.push_group(group).context("the WIT does not resolve")?;
+        for used in used {
+            resolve.push_group(parsed(used)?).context("the WIT of another package does not resolve")?;
+        }
+        let package = resolve.push_group(parsed(files)?).context("the WIT does not resolve")?;
         Self::of(&resolve, package)
     }
 
@@ -54,9 +59,18 @@ impl Shape {
             (name.clone(), all.map(|(way, key, item)| format!("{way} {}", world_item(resolve, key, item))).collect())
         });
         let worlds = worlds.collect();
-        let version = package.name.version.as_ref().context("the package has no version")?.to_string();
-        Ok(Self { items, worlds, version })
+        let version = package.name.version.as_ref().context("the package has no version")?;
+        let prefix = if package.name.name == PROVIDER { String::new() } else { format!("{}-", package.name.name) };
+        Ok(Self { items, worlds, folder: format!("{prefix}v{version}") })
     }
+}
+
+fn parsed(files: &Folder) -> Result<UnresolvedPackageGroup> {
+    let mut map = wit_parser::SourceMap::new();
+    for (name, text) in files {
+        map.push_str(name, text.as_str());
+    }
+    map.parse().map_err(|(_, error)| error).context("the WIT does not parse")
 }
 
 fn world_item(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> String {

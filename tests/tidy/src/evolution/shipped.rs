@@ -15,7 +15,7 @@ pub(super) fn wit() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
 }
 
-/// Every folder `v…` with its WIT files.
+/// Every folder with its WIT files: `v…` of the contract, `NAME-v…` of another package.
 pub(super) fn folders() -> Result<BTreeMap<String, Folder>> {
     let mut folders = BTreeMap::new();
     for entry in fs::read_dir(wit())? {
@@ -66,15 +66,15 @@ pub(super) fn problems(shipped: &str, folders: &BTreeMap<String, Folder>) -> Vec
         }
     }
     for (version, folder) in folders {
-        let shape = match Shape::read(folder) {
+        let shape = match Shape::read(folder, used(version, folders)) {
             Ok(shape) => shape,
             Err(error) => {
                 problems.push(format!("wit/{version}: {error:#}"));
                 continue;
             }
         };
-        if format!("v{}", shape.version) != *version {
-            problems.push(format!("wit/{version} declares the package version {}", shape.version));
+        if shape.folder != *version {
+            problems.push(format!("wit/{version} declares a package whose folder is wit/{}", shape.folder));
         }
         let draft = folder.values().any(|text| text.contains("DRAFT"));
         if draft == shipped.lines().any(|line| line.starts_with(&format!("{version} "))) {
@@ -85,7 +85,7 @@ pub(super) fn problems(shipped: &str, folders: &BTreeMap<String, Folder>) -> Vec
         let before =
             frozen.iter().filter(|(old, _)| line_of(old) == line_of(version) && patch_of(old) < patch_of(version));
         let Some((old, before)) = before.max_by_key(|(old, _)| patch_of(old)) else { continue };
-        let Ok(before) = Shape::read(before) else { continue };
+        let Ok(before) = Shape::read(before, used(old, folders)) else { continue };
         for it in breaks(&before, &shape) {
             problems.push(format!(
                 "wit/{version} breaks components of {old}: {}: {}. It belongs to a new 0.x line.",
@@ -96,13 +96,27 @@ pub(super) fn problems(shipped: &str, folders: &BTreeMap<String, Folder>) -> Vec
     problems
 }
 
-/// Versions that match each other: `v0.1` for v0.1.3, `v1` for v1.4.2.
+/// The packages whose types this folder's package may use: a package for tools uses the contract.
+fn used<'a>(version: &str, folders: &'a BTreeMap<String, Folder>) -> Vec<&'a Folder> {
+    let is_contract = |version: &str| version.starts_with('v');
+    if is_contract(version) {
+        return Vec::new();
+    }
+    folders.iter().filter(|(other, _)| is_contract(other)).map(|(_, folder)| folder).collect()
+}
+
+/// Versions that match each other: `v0.1` for v0.1.3, `v1` for v1.4.2, `legacy-v0.1` for
+/// legacy-v0.1.3.
 fn line_of(version: &str) -> &str {
-    let parts = if version.starts_with("v0.") { 2 } else { 1 };
+    let parts = if numbers_of(version).starts_with("0.") { 2 } else { 1 };
     version.match_indices('.').nth(parts - 1).map_or(version, |(at, _)| &version[..at])
 }
 
 /// Minor and patch as numbers, to put versions of one line into order.
 fn patch_of(version: &str) -> Vec<u64> {
-    version.trim_start_matches('v').split('.').map(|part| part.parse().unwrap_or(0)).collect()
+    numbers_of(version).split('.').map(|part| part.parse().unwrap_or(0)).collect()
+}
+
+fn numbers_of(version: &str) -> &str {
+    version.rsplit_once('v').map_or(version, |(_, numbers)| numbers)
 }

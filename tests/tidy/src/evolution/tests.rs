@@ -29,7 +29,7 @@ world complete-provider { include provider; }
 
 fn shape(version: &str, text: &str) -> Shape {
     let text = format!("package t:t@{version};\n{text}");
-    Shape::read(&BTreeMap::from([("t.wit".to_owned(), text)])).unwrap()
+    Shape::read(&BTreeMap::from([("t.wit".to_owned(), text)]), []).unwrap()
 }
 
 /// Replaces `from` (which must be there) by `to` in the base and says what breaks.
@@ -170,9 +170,9 @@ fn the_real_contract_may_grow_by_functions_only() {
         ["wit/v0.1.1 breaks components of v0.1.0: enum types.ip-mode: `direct` added. It belongs to a new 0.x line."]
     );
     assert_eq!(
-        mutated("master: func(cluster: string)", "master: func()"),
+        mutated("name: func(cluster: string, service: service)", "name: func(service: service)"),
         [
-            "wit/v0.1.1 breaks components of v0.1.0: function clusters.master: `cluster: string` removed. It belongs to a new 0.x line."
+            "wit/v0.1.1 breaks components of v0.1.0: function load-balancers.name: `cluster: string` removed. It belongs to a new 0.x line."
         ]
     );
 }
@@ -202,7 +202,7 @@ fn an_edit_or_a_deletion_of_a_released_version_is_found() {
     assert!(matches!(found.as_slice(), [one] if one.contains("not in wit/SHIPPED says DRAFT")), "{found:?}");
 
     let found = problems("", &BTreeMap::from([("v0.2.0".to_owned(), drafts["v0.1.0"].clone())]));
-    assert_eq!(found, ["wit/v0.2.0 declares the package version 0.1.0"]);
+    assert_eq!(found, ["wit/v0.2.0 declares a package whose folder is wit/v0.1.0"]);
 
     let found = problems(
         "",
@@ -223,11 +223,34 @@ fn another_line_may_break() {
     assert_eq!(problems(&table, &folders), Vec::<String>::new());
 }
 
+/// A package for tools has its own versions and uses the contract's types.
+#[test]
+fn the_package_of_the_legacy_interfaces_keeps_the_same_rules() {
+    let drafts = folders().unwrap();
+    let (contract, legacy) = (drafts["v0.1.0"].clone(), frozen(&drafts["legacy-v0.1.0"]));
+    let later = |from: &str, to: &str| -> Folder {
+        let newer = |text: &String| text.replace("skysail:legacy@0.1.0", "skysail:legacy@0.1.1").replace(from, to);
+        drafts["legacy-v0.1.0"].iter().map(|(name, text)| (name.clone(), newer(text))).collect()
+    };
+    let table = format!("legacy-v0.1.0 {}", digest(&legacy));
+    let judged = |later: Folder| {
+        let all = [("v0.1.0", contract.clone()), ("legacy-v0.1.0", legacy.clone()), ("legacy-v0.1.1", later)];
+        problems(&table, &all.map(|(version, folder)| (version.to_owned(), folder)).into())
+    };
+    assert_eq!(judged(later("  master: func", "  more: func();\n  master: func")), Vec::<String>::new());
+    assert_eq!(
+        judged(later("master: func(cluster: string)", "master: func()")),
+        [
+            "wit/legacy-v0.1.1 breaks components of legacy-v0.1.0: function clusters.master: `cluster: string` removed. It belongs to a new 0.x line."
+        ]
+    );
+}
+
 #[test]
 fn the_contract_keeps_its_rules() {
     let table = fs::read_to_string(wit().join("SHIPPED")).unwrap();
     let folders = folders().unwrap();
-    assert!(folders.contains_key("v0.1.0"));
+    assert!(folders.contains_key("v0.1.0") && folders.contains_key("legacy-v0.1.0"));
     let found = problems(&table, &folders);
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -17,7 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("runtime/controllers/", &["skysail-provider"]),
     ("runtime/election/", &["skysail-provider"]),
     ("runtime/dev/", &["skysail-provider"]),
-    ("runtime/serving/", &[]),
+    ("runtime/serving/", &["skysail-provider"]),
     (
         "runtime/skysail/",
         &[

@@ -12,7 +12,7 @@ use rstest::rstest;
 use skysail_provider::{Ingress, LoadBalancerStatus};
 use tokio::time::Instant;
 
-use super::{Observed, Plan, Standing, plan};
+use super::{Answers, Observed, Plan, Standing, plan};
 use crate::{
     ledger::{Backends, Before, Entry, Serving, State, Written},
     nodes::Nodes,
@@ -20,11 +20,12 @@ use crate::{
 };
 
 /// Checks the plan for a state in words. The object: `lb`, `clusterip`, `nodeport`, `typeless`,
-/// `class`, `finalizer`, `deleting`, `gone`, `bad-port`. The ledger entry: `begun`, `ensured`,
-/// `failed` after a successful ensure, `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`.
-/// Differences between them: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`,
-/// `two-failed-updates`, `other-release`, `other-class`. The owner: `other-owner`, `no-owner`; by
-/// default this provider.
+/// `class`, `finalizer`, `deleting`, `gone`, `bad-port`. The ledger entry: `named` by the
+/// annotation, `begun`, `ensured`, `failed` after a successful ensure, `elsewhere`, `deleted`,
+/// `unwritten`, `repaired`, `overdue`. Differences between them: `other-uid`, `other-port`,
+/// `other-nodes`, `unknown-nodes`, `two-failed-updates`, `other-release`, `other-class`. The owner:
+/// `other-owner`, `no-owner`; by default this provider. The answers: `exists`, `absent`, `found`,
+/// `not-found`. This provider is 1; 2 has load balancers too, and with `no-load-balancers` 2 alone.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
@@ -53,6 +54,7 @@ fn planned(words: &str) -> String {
             Some(State::Unsettled { before: Some(before) })
         }
         () if has("deleted") => Some(State::Deleted),
+        () if has("named") => Some(State::Unconfirmed),
         () => has("begun").then_some(State::Unsettled { before: None }),
     };
     let (mut entry, now) = (state.map(|state| Entry::new("fake", remembered, state)), Instant::now());
@@ -60,7 +62,7 @@ fn planned(words: &str) -> String {
         entry.repairs.begin(now);
     }
     let waits = entry.as_ref().map(|entry| entry.waits(now)).unwrap_or_default();
-    let plan = plan(&Observed {
+    shown(plan(&Observed {
         object: (!has("gone")).then(|| Arc::new(object)),
         entry,
         standing: match () {
@@ -69,16 +71,29 @@ fn planned(words: &str) -> String {
             () => Standing::Own,
         },
         provider: "fake".to_owned(),
+        lane: 1,
+        may_hold: if has("no-load-balancers") { vec![2] } else { vec![1, 2] },
+        answers: Answers {
+            exists: has("exists").then_some(true).or(has("absent").then_some(false)),
+            found: has("found").then_some(true).or(has("not-found").then_some(false)),
+        },
         shared,
         generation: 1,
         waits,
-    });
+    }))
+}
+
+fn shown(plan: Plan) -> String {
     match plan {
         Plan::Nothing => "nothing".to_owned(),
         Plan::DeleteRemembered(service) => format!("delete the load balancer of uid {}", service.uid),
-        Plan::Cleanup(service) if service.ports.iter().any(|port| port.port == 81) => "cleanup port=81".to_owned(),
-        Plan::Cleanup(_) => "cleanup".to_owned(),
-        Plan::Release(_) => "release".to_owned(),
+        Plan::LookUp(_) => "look up".to_owned(),
+        Plan::Confirm(_) => "confirm".to_owned(),
+        Plan::Cleanup { service, holders, misnamed } => {
+            let port = if service.ports.iter().any(|port| port.port == 81) { " port=81" } else { "" };
+            format!("cleanup of {holders:?}{port}{}", if misnamed { " misnamed" } else { "" })
+        }
+        Plan::Release { empties_status, .. } => format!("release status={empties_status}"),
         Plan::Forget => "forget".to_owned(),
         Plan::Wait(wait) => format!("wait {wait:?}"),
         Plan::Refuse(problems) => problems.join("; "),
@@ -176,9 +191,9 @@ fn a_load_balancer_of_another_controller_stays_unchanged() {
 /// As upstream's `needsCleanup`; a load balancer that is still wanted is ensured, not cleaned up.
 #[rstest]
 #[case::s10_1_without_the_finalizer("clusterip", "nothing")]
-#[case::s10_2_finalizer_and_type_node_port("nodeport finalizer", "cleanup")]
+#[case::s10_2_finalizer_and_type_node_port("nodeport finalizer", "cleanup of [1, 2]")]
 #[case::s10_3_finalizer_and_type_load_balancer("lb finalizer", "ensure port=80 finalizer=true")]
-#[case::s10_4_finalizer_and_deletion_without_a_type("typeless finalizer deleting", "cleanup")]
+#[case::s10_4_finalizer_and_deletion_without_a_type("typeless finalizer deleting", "cleanup of [1, 2]")]
 fn cleanup_depends_on_the_finalizer_the_type_and_the_deletion(#[case] words: &str, #[case] line: &str) {
     assert_eq!(planned(words), line);
 }
@@ -186,16 +201,16 @@ fn cleanup_depends_on_the_finalizer_the_type_and_the_deletion(#[case] words: &st
 /// S1.6, S1.7; lesson 5: an object that is being deleted gets no finalizer.
 #[test]
 fn a_load_balancer_that_is_not_wanted_any_more_is_cleaned_up() {
-    check("clusterip finalizer", expect!["cleanup"]);
-    check("clusterip ensured", expect!["cleanup"]);
-    check("clusterip finalizer ensured other-port", expect!["cleanup port=81"]);
+    check("clusterip finalizer", expect!["cleanup of [1, 2]"]);
+    check("clusterip ensured", expect!["cleanup of [1]"]);
+    check("clusterip finalizer ensured other-port", expect!["cleanup of [1] port=81"]);
     // The finalizer was removed together with the type: the last ensured Service is used for the
     // deletion.
-    check("clusterip ensured other-port", expect!["cleanup"]);
-    check("lb finalizer deleting", expect!["cleanup"]);
-    check("lb deleting begun", expect!["cleanup"]);
+    check("clusterip ensured other-port", expect!["cleanup of [1]"]);
+    check("lb finalizer deleting", expect!["cleanup of [1]"]);
+    check("lb deleting begun", expect!["cleanup of [1]"]);
     check("lb deleting", expect!["nothing"]);
-    check("lb finalizer deleting other-nodes ensured", expect!["cleanup"]);
+    check("lb finalizer deleting other-nodes ensured", expect!["cleanup of [1]"]);
 }
 
 /// 4.9 item 9: a Service with another class keeps its finalizer, unless this process ensured its
@@ -204,8 +219,8 @@ fn a_load_balancer_that_is_not_wanted_any_more_is_cleaned_up() {
 fn the_finalizer_of_a_service_with_another_class_stays() {
     check("lb class finalizer deleting no-owner", expect!["nothing"]);
     check("lb class finalizer deleting other-owner", expect!["nothing"]);
-    check("lb class finalizer ensured other-owner", expect!["cleanup"]);
-    check("lb class other-class finalizer ensured no-owner", expect!["cleanup"]);
+    check("lb class finalizer ensured other-owner", expect!["cleanup of [1]"]);
+    check("lb class other-class finalizer ensured no-owner", expect!["cleanup of [1]"]);
 }
 
 /// The claims changed and the Service did not: an error in the provider file must not delete a
@@ -214,14 +229,61 @@ fn the_finalizer_of_a_service_with_another_class_stays() {
 fn a_load_balancer_without_an_owner_stays_until_its_service_is_deleted() {
     check("lb class finalizer ensured no-owner", expect!["nothing"]);
     check("lb class finalizer ensured no-owner other-nodes other-port", expect!["nothing"]);
-    check("lb class finalizer ensured no-owner deleting", expect!["cleanup"]);
+    check("lb class finalizer ensured no-owner deleting", expect!["cleanup of [1]"]);
 }
 
 /// S8.2, S9, S6: the object was deleted, or another object has its name.
 #[test]
 fn the_load_balancer_of_a_deleted_object_is_deleted_by_its_ledger_entry() {
-    check("gone ensured", expect!["delete the load balancer of uid one"]);
+    check("gone ensured absent", expect!["delete the load balancer of uid one"]);
     check("lb begun other-uid", expect!["delete the load balancer of uid one"]);
+}
+
+/// A list may omit an object by mistake.
+#[test]
+fn before_the_load_balancer_of_a_missing_object_is_deleted_the_api_is_asked() {
+    check("gone ensured", expect!["look up"]);
+    check("gone ensured exists", expect!["wait 5s"]);
+    check("gone named", expect!["look up"]);
+    check("gone deleted", expect!["forget"]);
+}
+
+/// Anyone may write the annotation, so the named provider is asked before its answer decides.
+#[test]
+fn a_provider_that_only_the_annotation_names_is_asked_first() {
+    for words in ["clusterip finalizer", "lb finalizer other-owner", "lb finalizer deleting", "gone absent"] {
+        assert_eq!(planned(&format!("named {words}")), "confirm", "{words}");
+    }
+    check("named lb class other-class finalizer no-owner", expect!["confirm"]);
+    check("named lb class finalizer no-owner", expect!["nothing"]);
+    check("named lb finalizer", expect!["ensure port=80 finalizer=true"]);
+}
+
+/// The provider that has no load balancer gets an `ensure-deleted` all the same: its cloud may
+/// return stale data. Another provider is asked only if no other owner or controller has the
+/// Service.
+#[test]
+fn a_load_balancer_that_the_named_provider_does_not_have_is_sought_where_it_may_be() {
+    check("named not-found clusterip finalizer", expect!["cleanup of [1, 2]"]);
+    check("named not-found lb finalizer deleting", expect!["cleanup of [1, 2]"]);
+    check("named not-found lb finalizer other-owner", expect!["cleanup of [1] misnamed"]);
+    check("named not-found lb class other-class finalizer no-owner", expect!["cleanup of [1]"]);
+    check("named not-found gone absent", expect!["cleanup of [1] misnamed"]);
+}
+
+#[test]
+fn a_named_provider_without_load_balancers_is_not_asked() {
+    check("named no-load-balancers clusterip finalizer", expect!["cleanup of [2]"]);
+    check("named no-load-balancers lb finalizer other-owner", expect!["forget"]);
+    check("named no-load-balancers lb class other-class finalizer no-owner", expect!["release status=false"]);
+    check("named no-load-balancers gone absent", expect!["forget"]);
+}
+
+/// A class changes only together with the type, which empties the status.
+#[test]
+fn the_status_of_another_controllers_service_stays() {
+    check("lb class other-class finalizer deleted no-owner", expect!["release status=false"]);
+    check("lb finalizer deleted other-owner", expect!["release status=true"]);
 }
 
 /// Only a drift repair emits no Event; an `ensure` for another reason does.
@@ -249,8 +311,8 @@ fn a_second_repair_waits() {
 /// After the deletion of a load balancer only our writes to the object are repeated.
 #[test]
 fn a_deleted_load_balancer_is_not_deleted_again() {
-    check("lb finalizer deleting deleted", expect!["release"]);
-    check("clusterip finalizer deleted", expect!["release"]);
+    check("lb finalizer deleting deleted", expect!["release status=true"]);
+    check("clusterip finalizer deleted", expect!["release status=true"]);
     check("lb finalizer deleted", expect!["ensure port=80 finalizer=true"]);
     check("gone deleted", expect!["forget"]);
     check("lb deleted other-uid", expect!["forget"]);
@@ -259,7 +321,7 @@ fn a_deleted_load_balancer_is_not_deleted_again() {
 #[test]
 fn an_invalid_service_is_refused_but_can_be_deleted() {
     check("lb bad-port", expect!["port 70000/TCP (node port 0) is out of range or has an unknown protocol"]);
-    check("lb finalizer bad-port deleting", expect!["cleanup"]);
+    check("lb finalizer bad-port deleting", expect!["cleanup of [1]"]);
 }
 
 mod properties;

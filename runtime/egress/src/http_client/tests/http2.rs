@@ -16,6 +16,7 @@ use h2::server::SendResponse;
 use http::Response;
 use skysail_provider::{Limit, LimitHit};
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
@@ -179,4 +180,46 @@ async fn a_body_that_never_ends_ends_with_the_time_of_the_exchange() {
     let limits = HttpLimits { exchange_time_max: Duration::from_millis(100), ..HttpLimits::default() };
     let (kind, hit) = server.stopped(limits).await;
     assert_eq!((kind, hit.limit, hit.max), (FailureKind::Timeout, Limit::HttpTime, 100));
+}
+
+/// hyper does not report interim answers of HTTP/2, so that their number has no bound but the time.
+/// They are read in a task of their own, which has to let others have their turn, and none is kept.
+#[tokio::test]
+async fn endless_interim_answers_end_with_the_time_of_the_exchange_and_stop_no_other_task() {
+    const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+    // HEADERS of the first stream, with the status 103.
+    const INTERIM: &[u8] = b"\0\0\x05\x01\x04\0\0\0\x01\x08\x03103";
+    let authority = Authority::new("servers");
+    let mut tls = server_config(&authority, "api.example.com", None);
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let tls = TlsAcceptor::from(Arc::new(tls));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let egress = egress(listener.local_addr().unwrap().port(), Some(&authority));
+    let url = format!("https://api.example.com:{}/", listener.local_addr().unwrap().port());
+    let (sent_bytes, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    let counted = Arc::clone(&sent_bytes);
+    tasks.spawn(async move {
+        let mut stream = tls.accept(listener.accept().await.unwrap().0).await.unwrap();
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0, "the client begins");
+        stream.write_all(SETTINGS).await.unwrap();
+        let interim = INTERIM.repeat(1000);
+        while stream.write_all(&interim).await.is_ok() {
+            counted.fetch_add(interim.len(), Ordering::Relaxed);
+        }
+    });
+    let (counted, flood) = (Arc::clone(&turns), Arc::clone(&sent_bytes));
+    tasks.spawn(async move {
+        loop {
+            tokio::task::yield_now().await;
+            let is_flooded = flood.load(Ordering::Relaxed) > 0;
+            counted.fetch_add(usize::from(is_flooded), Ordering::Relaxed);
+        }
+    });
+    let limits = HttpLimits { exchange_time_max: Duration::from_secs(1), ..HttpLimits::default() };
+    let client = limited_client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]), &limits);
+    let failure = sent(&client, &HttpBudget::new(limits, None), get(url)).await.unwrap_err();
+    assert_eq!((failure.kind, failure.limit.map(|hit| hit.limit)), (FailureKind::Timeout, Some(Limit::HttpTime)));
+    assert!(sent_bytes.load(Ordering::Relaxed) > 10 * INTERIM.len() * 1000, "the flood was read");
+    assert!(turns.load(Ordering::Relaxed) > 0, "other tasks had their turn");
 }

@@ -1,10 +1,21 @@
 //! A release beside the one that serves.
 
+use std::sync::Arc;
+
 use expect_test::{Expect, expect};
 use skysail_provider::{Call, LoadBalancerInventory as _, Service};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    task::JoinSet,
+};
 
 use super::{Memory, SERVICES_MAX};
 use crate::{
+    Limits, SandboxOptions,
+    credentials::Credentials,
+    egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
+    http_client::HttpClient,
     slot::{
         Offered, OnDifference, RolloutOptions, ShadowOptions, ShadowStatus, Slot, SlotOptions,
         tests::{check, offer, options, reconfigure, services, version},
@@ -95,6 +106,46 @@ async fn what_the_predecessor_cannot_answer_is_not_compared() {
         assert_eq!(offer(&slot, &release("2", Inventory::Trap)).await, Ok(Offered::Activated));
         let ShadowStatus { asked, unanswered, differing, .. } = told(&slot);
         assert_eq!((asked, unanswered, differing), (1, 1, 0));
+    }
+}
+
+/// A cloud that answers every request with 503: its port, and its task.
+async fn failing_cloud() -> (u16, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(connection.read_u8().await.unwrap());
+            }
+            let answer = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            connection.write_all(answer).await.unwrap();
+        }
+    });
+    (port, task)
+}
+
+/// Whatever the guest makes of the failed request: it is not the release's fault.
+#[tokio::test]
+async fn an_answer_after_a_request_that_the_cloud_failed_is_not_compared() {
+    let (port, _task) = failing_cloud().await;
+    let rules = vec![EgressRuleSpec { origins: vec![format!("http://127.0.0.1:{port}")], ..EgressRuleSpec::default() }];
+    let egress = EgressSpec { rules, allow_cidrs: vec!["127.0.0.1/32".to_owned()], ..EgressSpec::default() };
+    let policy = Arc::new(EgressPolicy::new(&egress).unwrap());
+    let http = Arc::new(HttpClient::new(policy, Arc::new(Credentials::none()), &Limits::default().http()).unwrap());
+    for traps in [true, false] {
+        let SlotOptions { sandbox, rollout, .. } = shadowed(OnDifference::Refuse);
+        let sandbox = SandboxOptions { http: Some(Arc::clone(&http)), ..sandbox };
+        let slot = Slot::new(services(), SlotOptions { rollout, ..SlotOptions::new(sandbox) }).unwrap();
+        offer(&slot, &release("1", Inventory::Name)).await.unwrap();
+        slot.list(&Call::default(), "kubernetes").await.unwrap();
+        let second = release("2", Inventory::AfterRequest { port, traps });
+        assert_eq!(offer(&slot, &second).await, Ok(Offered::Activated));
+        let ShadowStatus { asked, unanswered, differing, .. } = told(&slot);
+        assert_eq!((asked, unanswered, differing), (1, 1, 0), "traps: {traps}");
     }
 }
 

@@ -105,6 +105,7 @@ async fn identity_refusals(walk: &mut Walk) {
         other(Guest { describe: "unreachable", ..GUEST }),
         other(Guest { instances: Instances::WithoutScheme, ..GUEST }),
         other(Guest { egress: "https://api.example.com", ..GUEST }),
+        other(Guest { egress: "api.example.com", ..GUEST }),
         other(Guest { has_clusters: false, ..GUEST }),
         other(Guest { name: "q", ..GUEST }),
         other(Guest { check_config: "unreachable", ..GUEST }),
@@ -157,8 +158,9 @@ async fn every_reason_refuses_a_release_at_its_stage() {
         configChecked ShadowDiffers
         described CheckConfigFailed
         described ConfigRefused
+        described EgressNotAllowed
+        described OriginsFailed
         linked DescribeFailed
-        linked EgressNotAllowed
         linked IdentityChanged
         linked InterfaceLost
         linked NoProviderIdScheme

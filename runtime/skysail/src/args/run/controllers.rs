@@ -74,7 +74,8 @@ impl ControllersArgs {
 
 /// Parses an entry; completion, help and errors list all possible entries.
 fn entry() -> impl TypedValueParser<Value = Entry> {
-    let all = std::iter::once(PossibleValue::new("*").help("all"));
+    // A shell would complete `*` to the names of its files; the help of the flag explains it.
+    let all = std::iter::once(PossibleValue::new("*").hide(true));
     let offered = |names: &[&'static str], shown: fn(&'static str) -> &'static str| {
         let mut names = names.iter().copied().map(shown);
         names.next().map(|name| PossibleValue::new(name).aliases(names))

@@ -15,7 +15,9 @@ pub(crate) enum LoggingFormat {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging flags")]
 pub(crate) struct LogArgs {
-    /// Log level, or levels by module: `info`, `warn,skysail_host=debug`.
+    /// Log level, or levels by module: `info`, `warn,skysail_host=debug`. The lines of the library
+    /// kube, which the manager's own lines repeat, appear if a module names it:
+    /// `kube_runtime=warn`.
     #[arg(long, default_value = "info", value_name = "FILTER", env = "SKYSAIL_LOG")]
     log: String,
     /// Format of log lines.

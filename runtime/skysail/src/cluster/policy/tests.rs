@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Config, api::ListParams};
+use kube::{Api, Config, api::ListParams, config::ExecConfig};
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -14,6 +15,7 @@ use tokio::{
     task::JoinSet,
 };
 
+use super::EXEC_PLUGIN;
 use crate::cluster::Cluster;
 
 /// A server on loopback. It reports the number of the connection for each request that it has read.
@@ -42,9 +44,9 @@ impl Server {
         Self { address, seen, _tasks: tasks }
     }
 
-    fn client(&self) -> Api<ConfigMap> {
+    async fn client(&self) -> Api<ConfigMap> {
         let config = Config::new(format!("http://{}", self.address).parse().unwrap());
-        Api::namespaced(Cluster::at(config).client("test").unwrap(), "default")
+        Api::namespaced(Cluster::at(config).client("test").await.unwrap(), "default")
     }
 }
 
@@ -71,7 +73,7 @@ async fn answer_all(mut connection: TcpStream, number: usize, answer: Option<&'s
 #[tokio::test]
 async fn a_request_that_ended_without_an_answer_leaves_no_dead_connection_to_the_next_one() {
     let mut server = Server::start(None).await;
-    let api = server.client();
+    let api = server.client().await;
     let lists = Arc::new(tokio::sync::Notify::new());
     let (swallowed, stop) = (api.clone(), Arc::clone(&lists));
     let mut request = JoinSet::new();
@@ -92,8 +94,40 @@ async fn a_request_that_ended_without_an_answer_leaves_no_dead_connection_to_the
 #[tokio::test]
 async fn an_answer_of_504_is_given_to_the_caller_and_the_request_is_not_sent_again() {
     let mut server = Server::start(Some(GATEWAY_TIMEOUT)).await;
-    let answer = server.client().get("a").await;
+    let answer = server.client().await.get("a").await;
     assert!(matches!(&answer, Err(kube::Error::Api(status)) if status.code == 504), "{answer:?}");
     assert_eq!(server.seen.recv().await, Some(0));
     assert!(server.seen.try_recv().is_err(), "the request was sent again");
+}
+
+/// A plugin that waits, for example for a person who is not there.
+#[tokio::test(start_paused = true)]
+async fn an_exec_plugin_that_does_not_end_fails_the_start_with_a_sentence_and_blocks_no_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    // kube runs the plugin a second time after it failed.
+    let script = format!("[ -e {0} ] && exit 1; echo $$ >{0}.new && mv {0}.new {0} && exec sleep 1000", pid.display());
+    let mut config = Config::new("http://192.0.2.1".parse().unwrap());
+    let plugin = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "sh", "args": ["-c", script],
+    });
+    config.auth_info.exec = Some(serde_json::from_value::<ExecConfig>(plugin).unwrap());
+    let cluster = Cluster::at(config);
+    let mut making = std::pin::pin!(cluster.client("test"));
+    let pid = loop {
+        // The clock does not move by itself while a plugin runs.
+        assert!(futures::poll!(&mut making).is_pending());
+        if let Ok(pid) = std::fs::read_to_string(&pid) {
+            break pid;
+        }
+        tokio::task::yield_now().await;
+    };
+    tokio::time::advance(EXEC_PLUGIN).await;
+    let error = making.await.err().unwrap();
+    let killed = std::process::Command::new("kill").arg(pid.trim()).status().unwrap();
+    assert!(killed.success());
+    let why = "cannot make a client of the cluster: the exec plugin sh of the kubeconfig gave no credentials within \
+               120 s; run the plugin by hand to see why";
+    assert_eq!(format!("{error:#}"), why);
 }

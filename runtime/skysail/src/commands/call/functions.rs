@@ -13,8 +13,8 @@ use skysail_controllers::{provider_node, provider_service, provider_volume};
 use skysail_host::slot::Slot;
 use skysail_provider::{
     Call, Clusters, Code, Detail, Error, Instance, Instances as _, LoadBalancerInventory, LoadBalancers,
-    NODES_PER_PAGE, NodeLegacy as _, NodeSet, PersistentVolume, PersistentVolumeLabels as _, Result, Route, Routes,
-    Service, Zones as _,
+    NODES_PER_PAGE, NewRoute, NodeLegacy as _, NodeSet, OwnedLoadBalancer, PersistentVolume,
+    PersistentVolumeLabels as _, Provider as _, Result, Route, Routes, Service, Zones as _,
 };
 
 use super::identity;
@@ -50,6 +50,7 @@ pub(super) enum ProviderFunction {
         #[serde(default = "kubernetes")]
         cluster: String,
         name: String,
+        service: Option<(String, String, String)>,
     },
     #[serde(rename = "instances.describe")]
     Instances {
@@ -64,8 +65,7 @@ pub(super) enum ProviderFunction {
     RoutesCreate {
         #[serde(default = "kubernetes")]
         cluster: String,
-        #[serde(deserialize_with = "hinted_routes")]
-        routes: Vec<(String, Route)>,
+        routes: Vec<NewRoute>,
     },
     #[serde(rename = "routes.delete")]
     RoutesDelete {
@@ -158,16 +158,6 @@ fn argument<'de, D: Deserializer<'de>, A: DeserializeOwned, T>(
     read(A::deserialize(from)?).map_err(|error| D::Error::custom(format!("{error:#}")))
 }
 
-fn hinted_routes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<(String, Route)>, D::Error> {
-    argument(from, |routes: Vec<Value>| routes.into_iter().map(hinted).collect())
-}
-
-fn hinted(mut route: Value) -> anyhow::Result<(String, Route)> {
-    let hint = route.as_object_mut().and_then(|route| route.remove("nameHint"));
-    let hint = hint.context("a route to be created needs a nameHint")?;
-    Ok((serde_json::from_value(hint).context("nameHint is a string")?, serde_json::from_value(route)?))
-}
-
 fn volume<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<PersistentVolume>, D::Error> {
     argument(from, |object: Value| {
         let object: core::PersistentVolume =
@@ -227,8 +217,9 @@ impl ProviderFunction {
             Self::InventoryList(OfCluster { cluster }) => {
                 value(LoadBalancerInventory::list(slot, call, &cluster).await?)
             }
-            Self::InventoryDelete { cluster, name } => {
-                value(LoadBalancerInventory::delete(slot, call, &cluster, &name).await?)
+            Self::InventoryDelete { cluster, name, service } => {
+                let share = OwnedLoadBalancer { name, service };
+                value(LoadBalancerInventory::delete(slot, call, &cluster, &share).await?)
             }
             Self::Instances { nodes, detail } => {
                 let detail = match detail {
@@ -258,13 +249,14 @@ impl ProviderFunction {
     }
 }
 
-/// Describes the nodes in pages of the contract's size, up to the first page that fails.
+/// Describes the nodes in pages of the provider's size, up to the first page that fails.
 async fn describe(slot: &Slot, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
-    if nodes.len() <= NODES_PER_PAGE {
+    let page_nodes = slot.info().map_or(NODES_PER_PAGE, |info| info.page_nodes);
+    if nodes.len() <= page_nodes {
         return slot.describe(call, nodes, detail).await;
     }
     let mut instances = Vec::with_capacity(nodes.len());
-    for page in nodes.pages(NODES_PER_PAGE) {
+    for page in nodes.pages(page_nodes) {
         instances.extend(slot.describe(call, &page, detail).await?);
     }
     Ok(instances)
@@ -300,8 +292,10 @@ mod tests {
     /// `<interface>.<function>` of everything that a component may export.
     fn functions_of_the_contract() -> BTreeSet<String> {
         let mut resolve = Resolve::default();
-        let (package, _) =
-            resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.1.0")).expect("the contract parses");
+        let [_, package] = ["v0.1.0", "legacy-v0.1.0"].map(|folder| {
+            let folder = format!("{}/../../wit/{folder}", env!("CARGO_MANIFEST_DIR"));
+            resolve.push_dir(folder).expect("the contract parses").0
+        });
         let world = resolve.select_world(&[package], Some("complete-provider")).expect("the world is there");
         let interfaces = resolve.worlds[world].exports.values().filter_map(|item| match item {
             WorldItem::Interface { id, .. } => Some(&resolve.interfaces[*id]),

@@ -11,6 +11,7 @@ use skysail_host::{
     admission::{digest_of, digest_text},
     check_config, describe,
     jail::CompileLimits,
+    origins,
     slot::{Offer, SlotServices},
 };
 use skysail_provider::Result;
@@ -25,6 +26,8 @@ pub(super) enum Function {
     Describe {},
     #[serde(rename = "identity.check-config")]
     CheckConfig { text: Option<String> },
+    #[serde(rename = "identity.origins")]
+    Origins { text: Option<String> },
 }
 
 /// A component that is loaded but does not serve.
@@ -58,6 +61,10 @@ impl Function {
             Self::CheckConfig { text } => {
                 let text = text.as_deref().unwrap_or(config);
                 Ok(check_config(sandbox, release, text).await?.into_iter().map(problem).collect())
+            }
+            Self::Origins { text } => {
+                let origins = origins(sandbox, release, text.as_deref().unwrap_or(config)).await?;
+                Ok(origins.iter().map(ToString::to_string).collect())
             }
         }
     }

@@ -115,7 +115,7 @@ pub(crate) async fn show(screen: Screen, mut feeds: Feeds) {
                 Err(error) => if ended(screen, &error) { return },
             },
             change = feeds.changes.recv() => match change {
-                Ok(Change { verb, kind, id: _, name }) => screen.line(Source::Cloud, false, &format!("{kind} {name} {verb}")),
+                Ok(change) => show_change(screen, &change),
                 Err(error) => if ended(screen, &error) { return },
             },
             changed = feeds.slot.changed() => {
@@ -128,6 +128,24 @@ pub(crate) async fn show(screen: Screen, mut feeds: Feeds) {
             }
         }
     }
+}
+
+/// Shows the changes in the cloud until it ends.
+pub(crate) async fn show_cloud(screen: Screen, mut changes: broadcast::Receiver<Change>) {
+    loop {
+        match changes.recv().await {
+            Ok(change) => show_change(screen, &change),
+            Err(error) => {
+                if ended(screen, &error) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn show_change(screen: Screen, Change { verb, kind, id: _, name }: &Change) {
+    screen.line(Source::Cloud, false, &format!("{kind} {name} {verb}"));
 }
 
 /// Whether the feed is closed; a slow terminal only misses lines.

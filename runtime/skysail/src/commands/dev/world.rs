@@ -31,6 +31,23 @@ pub(crate) struct World {
     pub(crate) cloud_server: SimServer,
 }
 
+/// Starts the cloud with this number of machines and this latency.
+///
+/// # Errors
+/// No port can be bound.
+pub(crate) async fn start_cloud(machines: u16, latency: Duration) -> anyhow::Result<(SimCloud, SimServer)> {
+    let knobs = Knobs { latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX), ..Knobs::default() };
+    let options = SimOptions { knobs, ..SimOptions::isolated() };
+    let zones: Vec<String> = options.zones.iter().map(|zone| zone.name.clone()).collect();
+    let cloud = SimCloud::new(options);
+    for (number, zone) in (1..=machines).zip(zones.iter().cycle()) {
+        cloud.add_instance(&format!("node-{number}"), zone).context("cannot make a machine")?;
+    }
+    let server =
+        cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.context("cannot serve the simulated cloud")?;
+    Ok((cloud, server))
+}
+
 /// Starts the cluster, the cloud with this number of machines, and the tasks that connect them; a
 /// task that ends is a fault. The simulated kubelets register the nodes.
 ///
@@ -41,15 +58,7 @@ pub(crate) async fn start(
     machines: u16,
     latency: Duration,
 ) -> anyhow::Result<(World, JoinSet<anyhow::Result<()>>)> {
-    let knobs = Knobs { latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX), ..Knobs::default() };
-    let options = SimOptions { knobs, ..SimOptions::isolated() };
-    let zones: Vec<String> = options.zones.iter().map(|zone| zone.name.clone()).collect();
-    let cloud = SimCloud::new(options);
-    for (number, zone) in (1..=machines).zip(zones.iter().cycle()) {
-        cloud.add_instance(&format!("node-{number}"), zone).context("cannot make a machine")?;
-    }
-    let cloud_server =
-        cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.context("cannot serve the simulated cloud")?;
+    let (cloud, cloud_server) = start_cloud(machines, latency).await?;
     let epoch = k8s_openapi::jiff::Timestamp::now();
     let api = ApiServer::new(&ApiOptions { epoch, ..ApiOptions::default() });
     let serving = api

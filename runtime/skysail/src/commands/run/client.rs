@@ -22,5 +22,8 @@ pub(super) async fn of_the_reviewer(
         None => Config::incluster().ok(),
     };
     // Reviews are cached and so rare: no rate limit is needed.
-    config.map(|config| Cluster::at(config).counted(metrics).client("reviews")).transpose()
+    match config {
+        Some(config) => Cluster::at(config).counted(metrics).client("reviews").await.map(Some),
+        None => Ok(None),
+    }
 }

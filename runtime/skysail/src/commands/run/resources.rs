@@ -46,8 +46,9 @@ use crate::{
     providers::{Complaint, Fleet, Served, Wish},
 };
 
+use report::written_in;
 pub(super) use report::{Reporter, until_something_changes};
-use status::{SlotReport, status_of};
+use status::{SlotReport, degradation, status_of};
 
 /// How often the Secrets that the objects name are read for changes.
 const SECRETS_PERIOD: Duration = Duration::from_secs(10);
@@ -161,9 +162,18 @@ impl Standing {
 
     /// The current status, with the calls of `before`; see [`status_of`].
     pub(super) fn status(&self, before: &ProviderStatus, now: Timestamp) -> ProviderStatus {
+        self.reported(|said| status_of(self, said, before, now))
+    }
+
+    /// The reason of the condition `Degraded`, in one word; `None` while the condition is False.
+    pub(super) fn degraded(&self, now: Timestamp) -> Option<String> {
+        self.reported(|said| degradation(self, said, now)).map(|(code, _)| code)
+    }
+
+    fn reported<T>(&self, report: impl FnOnce(Option<SlotReport<'_>>) -> T) -> T {
         let slot = self.slot.as_ref().map(|slot| slot.borrow().clone());
         let heard = self.heard.as_ref().is_none_or(|heard| *heard.borrow());
-        status_of(self, slot.as_ref().map(|slot| SlotReport { slot, heard }), before, now)
+        report(slot.as_ref().map(|slot| SlotReport { slot, heard }))
     }
 
     /// The numbers and costs of the calls of the serving release.
@@ -401,6 +411,11 @@ impl Resources {
         for (name, complaint) in fleet.apply_each(wishes, &refused).await {
             // A refused object may also have lost a claim.
             complaints.entry(name).or_insert(complaint);
+        }
+        for object in objects {
+            if let Some(served) = fleet.served.get_mut(&object.name_any()) {
+                served.remembered_schemes = written_in(object).provider_id_schemes;
+            }
         }
         complaints
     }

@@ -7,9 +7,10 @@ use std::{
 };
 
 use anyhow::bail;
+use k8s_openapi::jiff::Timestamp;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use skysail_controllers::{EnabledControllers, Progress, Providers};
+use skysail_controllers::{EnabledControllers, FIRST_LIST_MAX, Progress, Providers};
 use skysail_election::{Health as LeaseHealth, LEADER_ELECTION_CHECK};
 use skysail_host::slot::Slot;
 use skysail_provider::Provider as _;
@@ -21,7 +22,7 @@ use skysail_serving::{
 
 use tokio::sync::watch;
 
-use super::{board::Board, client::of_the_reviewer, follow::LeftOut, threads::Beats};
+use super::{board::Board, client::of_the_reviewer, follow::LeftOut, resources::Standing, threads::Beats};
 use crate::{
     args::{Feature, RunArgs},
     providers::Served as ServedProvider,
@@ -89,27 +90,35 @@ impl Health {
         }
     }
 
-    /// Sets the readiness checks: each provider has a serving release and no finding, no provider
-    /// definition is left out, the account has its rights, and the running controllers have listed
-    /// what they watch.
-    pub(super) fn serve<'a>(&self, providers: impl Iterator<Item = &'a ServedProvider>, left_out: Option<LeftOut>) {
-        let of_provider = |ServedProvider { slot, findings, .. }: &ServedProvider| {
-            let name = format!("provider/{}", slot.name());
+    /// Sets the readiness checks: each provider has a serving release, no provider definition is
+    /// left out, the account has its rights, and the running controllers have listed what they
+    /// watch.
+    ///
+    /// A degraded provider has a note and fails nothing: it works, and an unready pod would also
+    /// lose the webhooks and the place of all other providers.
+    pub(super) fn serve<'a>(
+        &self,
+        providers: impl Iterator<Item = &'a ServedProvider>,
+        standings: &watch::Receiver<Vec<Standing>>,
+        left_out: Option<LeftOut>,
+    ) {
+        let of_provider = |ServedProvider { slot, .. }: &ServedProvider| {
+            let name = slot.name().to_owned();
             // A weak reference, so that a removed provider frees its memory.
-            let (slot, findings) = (Arc::downgrade(slot), findings.subscribe());
-            HealthCheck::new(name, move || match slot.upgrade() {
+            let (slot, standings) = (Arc::downgrade(slot), standings.clone());
+            HealthCheck::with_note(format!("provider/{name}"), move || match slot.upgrade() {
                 Some(slot) if slot.info().is_none() => Err(missing(&slot)),
-                Some(_) => findings.borrow().values().next().map_or(Ok(()), |finding| Err(finding.clone())),
-                None => Ok(()),
+                Some(_) => Ok(degraded(&standings.borrow(), &name)),
+                None => Ok(None),
             })
         };
         let complete = left_out.map(|left_out| HealthCheck::new("providers", move || left_out().map_or(Ok(()), Err)));
         let missing = self.missing.clone();
         let permitted = HealthCheck::new("permissions", move || missing.borrow().clone().map_or(Ok(()), Err));
         let progress = self.progress.clone();
-        let listed = HealthCheck::new("watches", move || progress.check_lists());
+        let listed = HealthCheck::new("watches", move || progress.check_lists(Duration::ZERO));
         let served: Vec<_> = providers.collect();
-        self.livez.add([self.controllers(&served)]);
+        self.livez.add([self.controllers(&served), self.watches()]);
         self.readyz.replace(served.into_iter().map(of_provider).chain(complete).chain([permitted, listed]));
     }
 
@@ -125,6 +134,21 @@ impl Health {
         let progress = self.progress.clone();
         HealthCheck::new("controllers", move || progress.check(&longest_call))
     }
+
+    /// The check of the watches: it fails if a first list is missing for too long. It passes while
+    /// the account lacks a right, because then no restart helps, and `/readyz` names the right.
+    fn watches(&self) -> HealthCheck {
+        let (progress, missing) = (self.progress.clone(), self.missing.clone());
+        HealthCheck::new("watches", move || {
+            if missing.borrow().is_some() { Ok(()) } else { progress.check_lists(FIRST_LIST_MAX) }
+        })
+    }
+}
+
+/// The note about a provider whose condition `Degraded` is True.
+fn degraded(standings: &[Standing], provider: &str) -> Option<String> {
+    let standing = standings.iter().find(|standing| standing.name() == provider)?;
+    Some(format!("degraded ({})", standing.degraded(Timestamp::now())?))
 }
 
 /// Why a provider has no release.

@@ -41,7 +41,8 @@ const PATH: &str = "/providers";
 /// The cluster does not answer, has no resource `Provider` or does not permit to list it, or the
 /// status of a named object cannot be parsed.
 pub(super) async fn of_cluster(kubeconfig: Option<&Path>, named: &[String]) -> anyhow::Result<ProviderList> {
-    let client = Cluster::of(kubeconfig).await.and_then(|cluster| cluster.client("status")).or_exit(Reason::Usage)?;
+    let cluster = Cluster::of(kubeconfig).await.or_exit(Reason::Usage)?;
+    let client = cluster.client("status").await.or_exit(Reason::Usage)?;
     listed(client, named).await
 }
 
@@ -90,7 +91,8 @@ fn unreadable(error: kube::Error) -> anyhow::Result<Vec<DynamicObject>> {
 /// A flag is invalid, the manager does not answer, or the account may not get the path.
 pub(super) async fn of_manager(server: &Uri, args: &ManagerArgs) -> anyhow::Result<ProviderList> {
     let config = config(server, args).await.or_exit(Reason::Usage)?;
-    asked(Cluster::at(config).client("status").or_exit(Reason::Usage)?, server.to_string().trim_end_matches('/')).await
+    let client = Cluster::at(config).client("status").await.or_exit(Reason::Usage)?;
+    asked(client, server.to_string().trim_end_matches('/')).await
 }
 
 /// The client configuration, as kubectl makes it from flags of these names.

@@ -3,6 +3,7 @@
 use expect_test::expect;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use skysail_controllers::Finding;
 
 use super::{Provider, ProviderList, choose, page, shown};
 use crate::args::StatusFormat;
@@ -159,6 +160,24 @@ fn problems_come_first_and_each_once() {
 
           No call of the serving release has ended yet.
     "#]].assert_eq(&page::of(&degraded(), false, now()));
+}
+
+/// Review W1, W2 and B8: what is claimed twice, contested or held was seen in Events alone.
+#[test]
+fn a_finding_of_the_controllers_is_the_problem_of_a_provider_that_serves() {
+    for finding in [Finding::ClaimTaken, Finding::NodesContested, Finding::NodesHeld] {
+        let conditions = [
+            condition("Ready", "True", "Serving", "simcloud 1.2.3 (sha256:010101010101) serves"),
+            condition("Degraded", "True", finding.reason(), "4 nodes, such as node-1"),
+        ];
+        let status = json!({ "observedGeneration": 3, "active": active(), "swaps": 1, "conditions": conditions });
+        let page = page::of(&provider("sim", &status), false, now());
+        let reason = finding.reason();
+        let problem =
+            format!("Provider sim: ready, but degraded\n  problem     {reason}: 4 nodes, such as node-1\n  serves");
+        assert!(page.starts_with(&problem), "{page}");
+        assert!(page.contains(&format!("Degraded    True     {reason}")), "{page}");
+    }
 }
 
 #[test]

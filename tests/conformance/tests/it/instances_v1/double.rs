@@ -9,7 +9,8 @@ use skysail_guest_sdk::{
     instances_v1::{self, InstancesV1, ZonesV1},
 };
 use skysail_provider::{
-    AddressKind, Call, Code, Detail, Error, Info, Instance, Instances, NodeAddress, NodeSet, Provider, Result,
+    AddressKind, Call, Code, Detail, Error, Info, Instance, Instances, NODES_PER_PAGE, NodeAddress, NodeSet, Provider,
+    Result,
 };
 
 type Answer<T> = sdk::Result<T>;
@@ -21,7 +22,7 @@ pub(super) struct Knobs {
     pub(super) instance_type: Answer<String>,
     pub(super) exists: Answer<bool>,
     pub(super) shutdown: Answer<bool>,
-    pub(super) zone: Option<sdk::Zone>,
+    pub(super) zone: Option<sdk::legacy::Zone>,
 }
 
 /// A cloud with upstream's older interface.
@@ -86,10 +87,10 @@ impl InstancesV1 for Double {
 }
 
 impl ZonesV1 for Double {
-    fn zone_by_provider_id(&self, _id: &str) -> Answer<sdk::Zone> {
+    fn zone_by_provider_id(&self, _id: &str) -> Answer<sdk::legacy::Zone> {
         Ok(self.asked("get-zone-by-provider-id").zone.clone().unwrap())
     }
-    fn zone_by_node_name(&self, _name: &str) -> Answer<sdk::Zone> {
+    fn zone_by_node_name(&self, _name: &str) -> Answer<sdk::legacy::Zone> {
         Ok(self.asked("get-zone-by-node-name").zone.clone().unwrap())
     }
 }
@@ -102,7 +103,8 @@ impl Provider for Double {
             description: "upstream's older interface".to_owned(),
             provider_id_schemes: vec![self.name.clone()],
             has_cluster_id: true,
-            egress: Vec::new(),
+            serial_load_balancers: false,
+            page_nodes: NODES_PER_PAGE,
         }))
     }
     fn instances(&self) -> Option<&dyn Instances> {

@@ -1,5 +1,7 @@
 //! Rotation of a token, and a signature policy that is added while a release serves.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::*;
 
 /// The cloud's token is rotated and then the Secret: the new token is used without a swap.
@@ -23,12 +25,26 @@ pub(super) async fn rotated(world: &World) -> Result<()> {
     eventually("the Service gets an address", PATIENCE, || address_of(&world.client, "rotated"))
         .await
         .map_err(|error| error.context(world.manager.last_words()))?;
+    before_the_next_try(world)?;
     let after = world.object()?;
     for place in ["/status/active", "/status/swaps", "/metadata/generation"] {
         let [before, after] = [&before, &after].map(|object| object.pointer(place));
         ensure!(before.is_some() && before == after, "{place} was {before:?} and is {after:?}");
     }
     delete_service(&world.client, "rotated").await
+}
+
+/// Review W3: a denied Service waited for its next try, which the log announces.
+fn before_the_next_try(world: &World) -> Result<()> {
+    let time = |line: &Value| Ok::<_, anyhow::Error>(at(line, "/timestamp").parse::<Timestamp>()?);
+    let denied = |line: &Value| line["object.name"] == "rotated" && line["controller.next_try"].is_string();
+    let denied = world.manager.lines(denied).pop().context("no line announces the next try")?;
+    let wait: f64 = at(&denied, "/controller.next_try").trim_end_matches('s').parse()?;
+    let ensured = |line: &Value| line["provider.operation"] == "load-balancers.ensure" && line["call.outcome"] == "Ok";
+    let ensured = world.manager.lines(ensured).pop().context("no call succeeded")?;
+    let took = time(&ensured)?.duration_since(time(&denied)?).as_secs_f64();
+    ensure!(took < wait, "the Service was tried again after {took} s, no earlier than the announced {wait} s");
+    Ok(())
 }
 
 /// A signature policy that no artifact fulfils: the current artifact is refused, and so is the next

@@ -15,18 +15,24 @@ use tokio::time::Instant;
 use super::{address, object};
 use crate::{
     backoff::{Repairs, Retry},
-    ledger::{Backends, Before, Entry, Serving, State, Written},
+    ledger::{Backends, Before, Entry, NextTry, Serving, State, Written},
     names,
     nodes::{Nodes, SharedNodes},
     queue::Next,
-    service::plan::{Observed, Plan, Standing, after_failure, after_success, plan},
+    service::{
+        outcome::{self, Outcome},
+        plan::{Answers, Observed, Plan, Standing, after_failure, after_success, plan},
+    },
     service_spec::{convert, has_finalizer, is_load_balancer},
 };
 
 /// The resource version of each object.
 const VERSION: u64 = 10;
-/// Most steps from any state until nothing is left to do, including repairs and their pauses.
+/// Most steps from any state until nothing is left to do, including repairs and their pauses, and
+/// questions.
 const STEPS_MAX: usize = 8;
+/// The planning provider, and another one.
+const LANES: [usize; 2] = [1, 2];
 
 fn shared() -> SharedNodes {
     Nodes::default().shared(0)
@@ -45,7 +51,7 @@ fn states(service: &Arc<skysail_provider::Service>, membership: u64) -> Vec<Opti
         vec![None, Some(State::Unconfirmed), Some(State::Unsettled { before: None }), Some(State::Deleted)];
     states.extend([1, 2].map(|generation| Some(State::Elsewhere { generation })));
     for nodes in nodes {
-        for retry in [None, Some((now() + Duration::from_secs(60), false))] {
+        for retry in [None, Some(NextTry { at: now() + Duration::from_secs(60), until_change: false })] {
             let before = Before { service: Arc::clone(service), nodes, retry };
             states.push(Some(State::Unsettled { before: Some(before) }));
         }
@@ -120,6 +126,9 @@ fn for_all(mut check: impl FnMut(Observed)) {
                         entry: entry.clone(),
                         standing,
                         provider: "fake".to_owned(),
+                        lane: LANES[0],
+                        may_hold: LANES.into(),
+                        answers: Answers::default(),
                         shared: shared.clone(),
                         generation: 1,
                     });
@@ -152,7 +161,8 @@ fn a_wanted_load_balancer_is_never_deleted_and_an_unwanted_one_is_never_created(
         let wanted = is_wanted(&observed) && is_same_object(&observed);
         let allowed = match plan {
             Plan::Nothing => true,
-            Plan::DeleteRemembered(_) | Plan::Forget | Plan::Cleanup(_) | Plan::Release(_) => !wanted,
+            Plan::LookUp(_) | Plan::Confirm(_) => !wanted,
+            Plan::DeleteRemembered(_) | Plan::Forget | Plan::Cleanup { .. } | Plan::Release { .. } => !wanted,
             Plan::Refuse(_) | Plan::Ensure { .. } | Plan::Update(_) | Plan::Repair { .. } | Plan::Wait(_) => wanted,
         };
         assert!(allowed, "{}", shown(&observed, &plan));
@@ -164,9 +174,12 @@ fn the_load_balancer_of_a_deleted_object_is_deleted_once() {
     for_all(|observed| {
         let Some(entry) = observed.entry.as_ref().filter(|_| !is_same_object(&observed)) else { return };
         let plan = plan(&observed);
+        let service = Arc::clone(&entry.service);
         let expected = match entry.state {
             State::Deleted => Plan::Forget,
-            _ => Plan::DeleteRemembered(Arc::clone(&entry.service)),
+            _ if observed.object.is_none() => Plan::LookUp(service),
+            State::Unconfirmed => Plan::Confirm(service),
+            _ => Plan::DeleteRemembered(service),
         };
         assert_eq!(plan, expected, "{}", shown(&observed, &plan));
     });
@@ -209,81 +222,92 @@ fn after_two_failed_updates_a_valid_service_is_ensured() {
 /// state is the wanted one.
 #[test]
 fn every_state_becomes_stable_if_all_calls_succeed() {
-    for_all(|mut observed| {
-        let first = shown(&observed, &plan(&observed));
-        for _ in 0..STEPS_MAX {
-            match plan(&observed) {
-                Plan::Nothing | Plan::Refuse(_) => break,
-                done => succeed(&mut observed, done),
-            }
-        }
-        let rest = plan(&observed);
-        assert!(matches!(rest, Plan::Nothing | Plan::Refuse(_)), "{rest:?} at the end; the initial state was\n{first}");
-        if rest == Plan::Nothing {
-            assert_eq!(after_success(&observed), Next::OnChange);
-        }
-        let state = observed.entry.as_ref().map(|entry| &entry.state);
-        let object = observed.object.as_deref();
-        if is_wanted(&observed) && rest == Plan::Nothing {
-            let serves = matches!(state, Some(State::Serving(_) | State::Elsewhere { .. }));
-            assert!(serves && object.is_some_and(has_finalizer), "{first}");
-        }
-        let leaves =
-            object.is_none_or(|object| !is_load_balancer(object) || object.metadata.deletion_timestamp.is_some());
-        if leaves {
-            assert!(state.is_none(), "{state:?} at the end; the initial state was\n{first}");
+    for_all(|observed| {
+        for found in [true, false] {
+            becomes_stable(observed.clone(), found);
         }
     });
 }
 
-/// Carries out the plan like `service/apply.rs` without failures.
-fn succeed(observed: &mut Observed, plan: Plan) {
-    let Observed { object, entry, shared, waits, generation, .. } = observed;
-    let mut current = object.as_deref().cloned();
-    let finalizers = Some(vec![names::LOAD_BALANCER_FINALIZER.to_owned()]);
-    match plan {
-        Plan::Nothing | Plan::Refuse(_) => {}
-        Plan::Wait(wait) => waits.repair = waits.repair.saturating_sub(wait),
-        Plan::DeleteRemembered(_) | Plan::Forget => *entry = None,
-        Plan::Cleanup(_) | Plan::Release(_) => {
-            *entry = None;
-            if let Some(object) = &mut current {
-                (object.metadata.finalizers, object.status) = (None, None);
-            }
-        }
-        Plan::Ensure { service, add_finalizer, .. } => {
-            let former = entry.take().unwrap_or_else(|| Entry::new("fake", Arc::clone(&service), State::Unconfirmed));
-            let mut begun = former.ensured(service);
-            begun.state = State::Serving(Serving {
-                nodes: Backends::Known(shared.membership),
-                generation: *generation,
-                status: address(),
-                written: Written::At(Some(VERSION)),
-                overdue: false,
-            });
-            *entry = Some(begun);
-            if let Some(object) = &mut current {
-                write_status(object);
-                if add_finalizer {
-                    object.metadata.finalizers = finalizers;
-                }
-            }
-        }
-        Plan::Update(_) => entry.as_mut().unwrap().updated(shared.membership),
-        Plan::Repair { add_finalizer, status } => {
-            let (entry, object) = (entry.as_mut().unwrap(), current.as_mut().unwrap());
-            entry.repairs.begin(now());
-            waits.repair = entry.repairs.wait(now());
-            if add_finalizer {
-                object.metadata.finalizers = finalizers;
-            }
-            if status.is_some() {
-                write_status(object);
-                entry.status_written(Some(VERSION));
-            }
+/// `found` is the answer of the provider that the annotation names.
+fn becomes_stable(mut observed: Observed, found: bool) {
+    let first = shown(&observed, &plan(&observed));
+    for _ in 0..STEPS_MAX {
+        match plan(&observed) {
+            Plan::Nothing | Plan::Refuse(_) => break,
+            done => succeed(&mut observed, &done, found),
         }
     }
-    *object = current.map(Arc::new);
+    let rest = plan(&observed);
+    assert!(matches!(rest, Plan::Nothing | Plan::Refuse(_)), "{rest:?} at the end; the initial state was\n{first}");
+    if rest == Plan::Nothing {
+        assert_eq!(after_success(&rest, &observed), Next::OnChange);
+    }
+    let state = observed.entry.as_ref().map(|entry| &entry.state);
+    let object = observed.object.as_deref();
+    if is_wanted(&observed) && rest == Plan::Nothing {
+        let serves = matches!(state, Some(State::Serving(_) | State::Elsewhere { .. }));
+        assert!(serves && object.is_some_and(has_finalizer), "{first}");
+    }
+    let leaves = object.is_none_or(|object| !is_load_balancer(object) || object.metadata.deletion_timestamp.is_some());
+    if leaves {
+        assert!(state.is_none(), "{state:?} at the end; the initial state was\n{first}");
+    }
+}
+
+/// Carries out the plan with a provider and an API server that never fail. Each question is asked
+/// once in a turn.
+fn succeed(observed: &mut Observed, plan: &Plan, found: bool) {
+    let mut record = |outcome| observed.entry = outcome::after(plan, outcome, observed.entry.clone(), observed);
+    record(Outcome::Begun);
+    match plan {
+        Plan::Confirm(_) if found => record(Outcome::Found),
+        Plan::Ensure { .. } => record(Outcome::Ensured(address())),
+        _ => {}
+    }
+    record(Outcome::Done);
+    let (add, status) = match plan {
+        Plan::LookUp(_) => {
+            assert_eq!(observed.answers.exists.replace(false), None);
+            return;
+        }
+        Plan::Confirm(_) => {
+            assert_eq!(observed.answers.found.replace(found), None);
+            return;
+        }
+        // The same turn goes on.
+        Plan::Cleanup { .. } => return,
+        Plan::Wait(wait) => {
+            observed.waits.repair = observed.waits.repair.saturating_sub(*wait);
+            (false, false)
+        }
+        Plan::Repair { add_finalizer, status } => {
+            let entry = observed.entry.as_mut().unwrap();
+            entry.repairs.begin(now());
+            observed.waits.repair = entry.repairs.wait(now());
+            (*add_finalizer, status.is_some())
+        }
+        Plan::Ensure { add_finalizer, .. } => (*add_finalizer, true),
+        _ => (false, false),
+    };
+    let mut object = observed.object.as_deref().cloned();
+    if let Some(object) = &mut object {
+        if let Plan::Release { empties_status, .. } = plan {
+            object.metadata.finalizers = None;
+            object.status = object.status.take().filter(|_| !empties_status);
+        }
+        if add {
+            object.metadata.finalizers = Some(vec![names::LOAD_BALANCER_FINALIZER.to_owned()]);
+        }
+        if status {
+            write_status(object);
+        }
+    }
+    if let Some(entry) = observed.entry.as_mut().filter(|_| status) {
+        entry.status_written(Some(VERSION));
+    }
+    observed.object = object.map(Arc::new);
+    observed.answers = Answers::default();
 }
 
 /// With a provider that fails at each call, no state calls it again at once, unless nodes were
@@ -304,12 +328,13 @@ fn no_failure_is_retried_at_once() {
 fn the_wait_of_a_failed_ensure_outlives_an_update() {
     for_all(|mut observed| {
         let retry = observed.waits.retry;
-        let Plan::Update(_) = plan(&observed) else { return };
+        let done = plan(&observed);
+        let Plan::Update(_) = done else { return };
         let entry = observed.entry.as_mut().unwrap();
         entry.updated(observed.shared.membership);
         observed.waits = entry.waits(now());
         if let (Plan::Ensure { .. }, Some(left)) = (plan(&observed), retry) {
-            assert_eq!(after_success(&observed), Next::After(left));
+            assert_eq!(after_success(&done, &observed), Next::After(left));
         }
     });
 }

@@ -21,7 +21,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{super::PROVIDER as GOOD, Dev, Shown, load::Load};
+use super::{super::files::PROVIDER as GOOD, Dev, Shown, load::Load};
 use crate::{commands::dev::components, provider_file::ProviderSpec, providers};
 
 /// A component that attacks, and the limit or rule that must stop it.

@@ -163,7 +163,7 @@ pub(in crate::commands::run) async fn until_something_changes(
 }
 
 /// The status in the API; empty if it cannot be parsed.
-fn written_in(object: &DynamicObject) -> ProviderStatus {
+pub(super) fn written_in(object: &DynamicObject) -> ProviderStatus {
     let status = object.data.get("status").cloned().unwrap_or_default();
     serde_json::from_value(status).unwrap_or_default()
 }

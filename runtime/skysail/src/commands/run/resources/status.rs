@@ -63,6 +63,7 @@ pub(super) fn status_of(
     now: Timestamp,
 ) -> ProviderStatus {
     let slot = said.map(|said| said.slot);
+    let serves = slot.and_then(|slot| slot.active.as_ref());
     // The API stores whole seconds: with fractions the status would always differ from the stored.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let conditions = [
@@ -86,7 +87,8 @@ pub(super) fn status_of(
     ProviderStatus {
         observed_generation: standing.generation,
         conditions: conditions.map(shown).into(),
-        active: slot.and_then(|slot| slot.active.as_ref()).map(active),
+        active: serves.map(active),
+        provider_id_schemes: serves.map_or(&before.provider_id_schemes, |active| &active.provider_id_schemes).clone(),
         probation: slot.and_then(|slot| slot.probation.as_ref()).map(probation),
         canary: slot.and_then(|slot| slot.canary.as_ref()).map(canary),
         shadow: slot.and_then(|slot| slot.shadow.as_ref()).map(shadow),
@@ -166,12 +168,7 @@ fn progressing(said: Option<SlotReport<'_>>) -> Verdict {
 
 /// Whether the provider differs from what its settings ask for, or the cloud denies calls.
 fn degraded(standing: &Standing, said: Option<SlotReport<'_>>, now: Timestamp) -> Verdict {
-    let kept_from = || {
-        let findings = standing.findings();
-        let (first, _) = findings.first_key_value()?;
-        Some((first.reason().to_owned(), findings.values().cloned().collect::<Vec<_>>().join("; ")))
-    };
-    match trouble(standing, said).or_else(kept_from).or_else(|| denied(&standing.calls(), now)) {
+    match degradation(standing, said, now) {
         Some((code, reason)) => ("True", code, reason),
         None => (
             "False",
@@ -179,6 +176,20 @@ fn degraded(standing: &Standing, said: Option<SlotReport<'_>>, now: Timestamp) -
             "the provider is as its settings ask, or a roll-out is in progress".to_owned(),
         ),
     }
+}
+
+/// Why the provider is degraded: a code, and the reason with the remedy.
+pub(super) fn degradation(
+    standing: &Standing,
+    said: Option<SlotReport<'_>>,
+    now: Timestamp,
+) -> Option<(String, String)> {
+    let kept_from = || {
+        let findings = standing.findings();
+        let (first, _) = findings.first_key_value()?;
+        Some((first.reason().to_owned(), findings.values().cloned().collect::<Vec<_>>().join("; ")))
+    };
+    trouble(standing, said).or_else(kept_from).or_else(|| denied(&standing.calls(), now))
 }
 
 /// Code and message if the last failure of a function is that the cloud denied the call, and no
@@ -212,12 +223,12 @@ fn trouble(standing: &Standing, said: Option<SlotReport<'_>>) -> Option<(String,
         return Some((SPEC_REFUSED.to_owned(), reason.clone()));
     }
     of_slot(said).or_else(|| {
-        let taken = match &standing.complaint {
+        let gave_up = match &standing.complaint {
             Some(Complaint::GaveUp(reason)) => Some(reason.clone()),
             Some(Complaint::Refused(_)) | None => None,
         };
-        let taken = taken.or_else(|| standing.findings().remove(&Finding::ClaimTaken));
-        taken.map(|reason| (CLAIM_TAKEN.to_owned(), reason))
+        let taken: Vec<_> = gave_up.into_iter().chain(standing.findings().remove(&Finding::ClaimTaken)).collect();
+        (!taken.is_empty()).then(|| (CLAIM_TAKEN.to_owned(), taken.join("; ")))
     })
 }
 

@@ -46,6 +46,7 @@ fn serving(number: u8) -> SlotStatus {
         interfaces: vec!["instances", "load-balancers"],
         provider_id_schemes: vec!["simcloud".to_owned()],
         since_ms: 1_700_000_000_123,
+        passed: true,
     };
     SlotStatus { active: Some(active), swaps: 1, ..empty() }
 }
@@ -336,6 +337,20 @@ fn a_source_failure_with_another_text_emits_no_further_event() {
     assert!(life.story.contains("status 501"));
 }
 
+/// The default is known before the controllers run, classes and schemes are not.
+#[test]
+fn all_claims_of_older_providers_are_in_one_message() {
+    let findings = Findings::default();
+    findings.set(Finding::ClaimTaken, Some("a has the class".to_owned()));
+    let complaint = Some(Complaint::GaveUp("a is the default already".to_owned()));
+    let standing = Standing { complaint, findings: Some(findings.subscribe()), ..standing(None) };
+    let slot = serving(1);
+    let said = Some(SlotReport { slot: &slot, heard: true });
+    let degraded = status_of(&standing, said, &ProviderStatus::default(), at(5)).conditions.pop().unwrap();
+    assert_eq!(degraded.message, "a is the default already; a has the class");
+    assert_eq!(standing.degraded(at(5)).unwrap(), "ClaimTaken");
+}
+
 /// The provider serves without the claim, so a refused release is more important.
 #[test]
 fn a_claim_of_an_older_provider_is_reported_unless_a_release_is_refused() {
@@ -437,6 +452,9 @@ fn the_status_in_json() {
             ],
             "since": "2023-11-14T22:13:20Z"
           },
+          "providerIdSchemes": [
+            "simcloud"
+          ],
           "candidate": {
             "digest": "sha256:0202020202020202020202020202020202020202020202020202020202020202",
             "origin": "oci x",
@@ -447,6 +465,20 @@ fn the_status_in_json() {
         }"#]]
     .assert_eq(&json);
     assert_eq!(serde_json::from_str::<ProviderStatus>(&json).unwrap(), status);
+}
+
+/// The leader of a process that starts reads them there, also after several starts without a
+/// release.
+#[test]
+fn the_schemes_of_the_last_release_stay_in_the_status_while_no_release_serves() {
+    let status = |slot: &SlotStatus, before: &ProviderStatus| {
+        status_of(&standing(None), Some(SlotReport { slot, heard: true }), before, at(5))
+    };
+    let mut after = status(&serving(1), &ProviderStatus::default());
+    for _start in 0..2 {
+        after = status(&empty(), &after);
+        assert_eq!((&after.active, &*after.provider_id_schemes), (&None, &["simcloud".to_owned()][..]));
+    }
 }
 
 /// A guest chooses its name and version, and a registry the text of its error.

@@ -21,6 +21,7 @@ use tower::service_fn;
 
 use super::super::{Resources, api_resource};
 use crate::{
+    commands::run::entries,
     custom_resource::ProviderStatus,
     provider_file::PROVIDERS_MAX,
     providers::{Complaint, Fleet, services},
@@ -264,6 +265,21 @@ async fn an_object_that_is_refused_at_the_start_keeps_its_claims_until_it_is_ser
     assert_eq!(world.look().await.len(), 1, "the younger one is still not the default");
     assert!(world.knows("the-first-value") && left_out().is_none());
     assert_eq!(world.fleet.ownership(), claimed);
+}
+
+/// The registry is down at the start: without the remembered schemes a younger provider would have
+/// the nodes half a minute later.
+#[tokio::test]
+async fn the_controllers_get_the_schemes_that_the_status_of_an_object_remembers() {
+    let mut world = World::new();
+    let mut object = provider("p1", "1", 1, &json!({}));
+    object.data["status"] = json!({ "providerIdSchemes": ["cloud"], "swaps": 1 });
+    world.writer.apply_watcher_event(&watcher::Event::Apply(object));
+    world.write("2", 1, &json!({}));
+    assert_eq!(world.look().await, []);
+    let providers = entries(&world.fleet).unwrap();
+    let remembered: Vec<_> = providers.entries().iter().map(|entry| entry.remembered_schemes.clone()).collect();
+    assert_eq!(remembered, [vec!["cloud".to_owned()], vec![]]);
 }
 
 /// Each edit of a wrong object counts, because nothing else is in force.

@@ -15,14 +15,15 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// Requests per second and the size of a burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rate {
+pub struct Rate {
     qps: f64,
     burst: f64,
 }
 
 impl Rate {
     /// As client-go: a rate of 0 means 5, a burst of 0 means 10, a negative rate means no limit.
-    pub(super) fn new(qps: f32, burst: u16) -> Option<Self> {
+    #[must_use]
+    pub fn new(qps: f32, burst: u16) -> Option<Self> {
         let qps = if qps == 0.0 { 5.0 } else { qps };
         let burst = if burst == 0 { 10 } else { burst };
         (qps > 0.0).then(|| Self { qps: qps.into(), burst: burst.into() })
@@ -62,10 +63,12 @@ impl Bucket {
 
 /// Applies the rate limit to a client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ThrottleLayer(Rate);
+pub struct ThrottleLayer(Rate);
 
 impl ThrottleLayer {
-    pub(super) fn new(rate: Rate) -> Self {
+    /// A layer with this rate.
+    #[must_use]
+    pub const fn new(rate: Rate) -> Self {
         Self(rate)
     }
 }
@@ -80,7 +83,7 @@ impl<S> Layer<S> for ThrottleLayer {
 
 /// See [`ThrottleLayer`]. The wait is in `poll_ready`, so that requests keep their order and a
 /// request that is cancelled during the wait takes no token.
-pub(super) struct Throttle<S> {
+pub struct Throttle<S> {
     inner: S,
     bucket: Bucket,
     waiting: Option<Pin<Box<Sleep>>>,

@@ -1,5 +1,5 @@
-//! The older interfaces: zones, clusters, and functions that Kubernetes 1.6 called in in-tree
-//! providers.
+//! The legacy interfaces, which no controller calls: zones, clusters, and functions that Kubernetes
+//! 1.6 called in in-tree providers.
 
 use async_trait::async_trait;
 use serde::Serialize;

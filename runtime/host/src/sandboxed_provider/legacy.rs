@@ -1,9 +1,9 @@
-//! Interfaces `zones`, `clusters` and `node-legacy`.
+//! Interfaces `zones`, `clusters` and `node-legacy` of the package `skysail:legacy`.
 
 use super::{
     Call, Clusters, Guest, Interface, NodeLegacy, Result, SandboxedProvider, Zone, Zones, absent, async_trait, convert,
 };
-use crate::bindings::exports::skysail::provider::{clusters, node_legacy, zones};
+use crate::bindings::exports::skysail::legacy::{clusters, node_legacy, zones};
 
 impl SandboxedProvider {
     fn zone_indices(&self) -> Result<&zones::GuestIndices> {

@@ -1,5 +1,9 @@
 //! Digests that are not tried again by themselves: a poll that finds one of them again costs
 //! nothing.
+//!
+//! The rolled-back ones are the quarantine: only a fault of the release brings a digest there. The
+//! others were refused before they served, by a fault of the release or of the operator, and are
+//! tried again under other settings.
 
 use std::collections::VecDeque;
 
@@ -9,11 +13,11 @@ use crate::Refusal;
 /// refused at once; an older one is judged again.
 const ENTRIES_MAX: usize = 32;
 
-/// The oldest refusal goes first; those of rolled-back releases go last.
+/// The oldest refusal goes first; those of the quarantine go last.
 #[derive(Default)]
-pub(crate) struct Quarantine(VecDeque<Refusal>);
+pub(crate) struct Refusals(VecDeque<Refusal>);
 
-impl Quarantine {
+impl Refusals {
     pub(crate) fn get(&self, digest: &str) -> Option<&Refusal> {
         self.0.iter().find(|refusal| refusal.digest == digest)
     }
@@ -57,7 +61,7 @@ impl Quarantine {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENTRIES_MAX, Quarantine, Refusal};
+    use super::{ENTRIES_MAX, Refusal, Refusals};
     use crate::Stage;
 
     fn refusal(digest: &str, stage: Stage) -> Refusal {
@@ -67,12 +71,12 @@ mod tests {
 
     #[test]
     fn broken_files_do_not_push_a_rolled_back_release_out_of_the_quarantine() {
-        let mut quarantine = Quarantine::default();
-        quarantine.put(&refusal("bad", Stage::Active));
+        let mut refusals = Refusals::default();
+        refusals.put(&refusal("bad", Stage::Active));
         for number in 0..2 * ENTRIES_MAX {
-            quarantine.put(&refusal(&number.to_string(), Stage::Offered));
+            refusals.put(&refusal(&number.to_string(), Stage::Offered));
         }
-        assert!(quarantine.get("bad").is_some());
-        assert!(quarantine.get("0").is_none() && quarantine.get(&(2 * ENTRIES_MAX - 1).to_string()).is_some());
+        assert!(refusals.get("bad").is_some());
+        assert!(refusals.get("0").is_none() && refusals.get(&(2 * ENTRIES_MAX - 1).to_string()).is_some());
     }
 }

@@ -1,0 +1,78 @@
+//! What happens after all was well, on some days. Nothing fails any more, so that each effect has
+//! to come promptly: no period and no backoff may hide a lost wake-up.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{CALM_MAX, Day};
+use crate::{cloud::Cloud, plan::Epilogue};
+
+/// How soon an operation has taken effect.
+const PROMPT: Duration = Duration::from_mins(2);
+/// Operations of [`Epilogue::Operations`].
+const OPERATIONS: usize = 4;
+/// The longest time between the two steps of an operation.
+const SECOND_STEP: Duration = Duration::from_secs(14);
+/// How long a cloud refuses the credential: the next tries are then minutes away.
+const REFUSED: Duration = Duration::from_secs(200);
+/// How soon after a rotation everything that was denied has been tried again.
+const ROTATED: Duration = Duration::from_secs(80);
+/// So many machines that the breaker's percentage and its rule for small clusters differ.
+const MACHINES: usize = 7;
+/// The breaker lets no more machines go by its rule for small clusters.
+const GONE_MAX: usize = 10;
+
+impl Day {
+    pub(super) async fn epilogue(&mut self) -> Vec<String> {
+        let cloud = self.chance.number(0..=1);
+        let Some(cloud) = self.site.clouds.get(cloud).cloned() else { return Vec::new() };
+        match self.plan.epilogue {
+            Epilogue::None => Vec::new(),
+            Epilogue::Operations => self.operations_take_effect().await,
+            Epilogue::Rotation => self.rotation_ends_denials(&cloud).await,
+            Epilogue::ScaleIn => self.machines_go(&cloud).await,
+        }
+    }
+
+    async fn operations_take_effect(&mut self) -> Vec<String> {
+        for number in 0..OPERATIONS {
+            self.site.story.tell("calm", format_args!("operation {number} takes effect within {} s", PROMPT.as_secs()));
+            self.site.referee.operation();
+            self.people.act_promptly().await;
+            self.pass(SECOND_STEP).await;
+            let wrong = self.becomes_well(PROMPT, Self::differences).await;
+            if !wrong.is_empty() {
+                return told(wrong, "although nothing fails");
+            }
+        }
+        Vec::new()
+    }
+
+    async fn rotation_ends_denials(&mut self, cloud: &Arc<Cloud>) -> Vec<String> {
+        self.site.story.tell("calm", format_args!("{} refuses the credential until it is rotated", cloud.name));
+        self.site.referee.operation();
+        cloud.expire_token(Duration::from_hours(1));
+        self.people.act_on(cloud).await;
+        self.pass(REFUSED).await;
+        cloud.rotate_token();
+        told(self.becomes_well(ROTATED, Self::differences).await, "although the credential is rotated")
+    }
+
+    /// The provider finds all other machines, and most are left: the breaker lets these go, though
+    /// they are more than its percentage.
+    async fn machines_go(&mut self, cloud: &Arc<Cloud>) -> Vec<String> {
+        self.people.make_machines(cloud, MACHINES).await;
+        // The breaker of a new process knows of no earlier deletion.
+        self.restart_all();
+        let wrong = self.becomes_well(CALM_MAX, Self::differences).await;
+        if !wrong.is_empty() {
+            return told(wrong, "although all processes were started again");
+        }
+        let gone = GONE_MAX.min((cloud.state().machines.len() - 1) / 2);
+        self.people.delete_machines(cloud, gone).await;
+        told(self.becomes_well(PROMPT, Self::differences).await, "although less than half of the machines went")
+    }
+}
+
+fn told(wrong: Vec<String>, when: &str) -> Vec<String> {
+    wrong.into_iter().map(|wrong| format!("{when}: {wrong}")).collect()
+}

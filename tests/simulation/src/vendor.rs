@@ -1,0 +1,232 @@
+//! The vendor, who offers releases at two places for each provider, and the operator of the
+//! providers' settings.
+
+use std::sync::Arc;
+
+use skysail_slot::{Component, Offer, OnDifference, SourceFailure};
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    Plan,
+    chance::Chance,
+    feeder::{Found, Source},
+    release::{Conf, Nature},
+    story::Story,
+};
+
+/// One provider.
+struct Provided {
+    places: [Place; 2],
+    conf: watch::Sender<Conf>,
+}
+
+/// A place from which components come.
+struct Place {
+    found: watch::Sender<Found>,
+    newest: Component,
+    /// The component before the newest.
+    earlier: Option<Component>,
+}
+
+impl Provided {
+    fn conf(&self) -> Conf {
+        self.conf.borrow().clone()
+    }
+
+    fn place(&self) -> &Place {
+        let [first, second] = &self.places;
+        if self.conf.borrow().place == 0 { first } else { second }
+    }
+}
+
+/// See the module.
+pub(crate) struct Vendor {
+    providers: Vec<Provided>,
+    /// Components made, to give each its number.
+    made: usize,
+    chance: Chance,
+    story: Story,
+    /// A second offer that comes while the first one is loaded: of which provider, and when.
+    due: Option<(usize, Instant)>,
+}
+
+impl Vendor {
+    pub(crate) fn new(plan: &Plan, providers: usize, story: Story) -> Self {
+        let chance = Chance::of(plan.seed, "vendor");
+        let mut vendor = Self { providers: Vec::new(), made: 0, chance, story, due: None };
+        for provider in 0..providers {
+            let places = [0, 1].map(|place| {
+                let newest = vendor.component((provider, place), "g");
+                Place { found: watch::Sender::new(Ok(newest.clone())), newest, earlier: None }
+            });
+            let chance = &mut vendor.chance;
+            let conf = Conf {
+                shadow: chance.once_in(0.2).then_some(OnDifference::Report),
+                canary: chance.once_in(0.5).then_some(20),
+                probation: chance.once_in(0.7),
+                trial_calls: if chance.once_in(0.5) { 3 } else { 40 },
+                ..Conf::default()
+            };
+            vendor.providers.push(Provided { places, conf: watch::Sender::new(conf) });
+        }
+        vendor
+    }
+
+    pub(crate) fn sources(&self) -> Vec<Source> {
+        let source = |provided: &Provided| {
+            let [first, second] = &provided.places;
+            Source { places: [first.found.subscribe(), second.found.subscribe()], conf: provided.conf.subscribe() }
+        };
+        self.providers.iter().map(source).collect()
+    }
+
+    fn component(&mut self, (provider, place): (usize, usize), nature: &str) -> Component {
+        self.made += 1;
+        let number = self.made;
+        let text = format!("{nature} p{provider} {number} {place}");
+        let what = Nature::of(text.as_bytes());
+        Component::new(Offer { bytes: text.into(), origin: format!("release {number} ({what:?})") })
+    }
+
+    fn publish(&mut self, (provider, place): (usize, usize), component: Component) {
+        let origin = &component.offer.origin;
+        self.story.tell("vendor", format_args!("offers {origin} of p{provider} at place {place}"));
+        if let Some(place) = self.providers.get_mut(provider).and_then(|one| one.places.get_mut(place)) {
+            place.earlier = Some(std::mem::replace(&mut place.newest, component.clone()));
+            drop(place.found.send_replace(Ok(component)));
+        }
+    }
+
+    /// The provider's present source.
+    fn source(&self, provider: usize) -> (usize, usize) {
+        (provider, self.providers.get(provider).map(|provided| provided.conf.borrow().place).unwrap_or_default())
+    }
+
+    /// Offers a release of some nature, or an earlier one once more.
+    pub(crate) fn offer(&mut self) {
+        let provider = self.chance.number(0..=1);
+        let weights = [(5, "g"), (2, "b"), (3, "t"), (1, "c0"), (1, "c1"), (1, "d"), (2, "earlier")];
+        let nature = self.chance.weighted(&weights).unwrap_or("g");
+        let (_, present) = self.source(provider);
+        let source = (provider, if self.chance.once_in(0.1) { 1 - present } else { present });
+        let earlier = self.providers.get(provider).and_then(|provided| provided.places.get(source.1)?.earlier.clone());
+        let earlier = earlier.filter(|_| nature == "earlier");
+        let component = earlier.unwrap_or_else(|| self.component(source, nature));
+        self.publish(source, component);
+        if self.chance.once_in(0.3) {
+            self.due = Some((provider, Instant::now() + self.chance.milliseconds(0..=4_000)));
+        }
+    }
+
+    /// Offers what is due.
+    pub(crate) fn go_on(&mut self) {
+        if let Some((provider, _)) = self.due.take_if(|(_, at)| *at <= Instant::now()) {
+            self.offer_good(provider);
+        }
+    }
+
+    /// The source of some provider fails, works again, or is replaced by another.
+    pub(crate) fn disturb_source(&mut self) {
+        let provider = self.chance.number(0..=1);
+        match self.chance.number(0..=4) {
+            0 | 1 => {
+                let failure = SourceFailure { code: "Unreachable", reason: "the registry does not answer".to_owned() };
+                self.story.tell("vendor", format_args!("has a registry of p{provider} that does not answer"));
+                if let Some(provided) = self.providers.get(provider) {
+                    drop(provided.place().found.send_replace(Err(failure)));
+                }
+            }
+            2 | 3 => self.restore_source(provider),
+            _ => self.change(provider, |conf| conf.place = 1 - conf.place),
+        }
+    }
+
+    fn restore_source(&self, provider: usize) {
+        for Place { found, newest, .. } in self.providers.get(provider).iter().flat_map(|one| &one.places) {
+            if found.borrow().is_err() {
+                self.story.tell("vendor", format_args!("has registries of p{provider} that answer"));
+                drop(found.send_replace(Ok(newest.clone())));
+            }
+        }
+    }
+
+    /// Edits the settings of one provider.
+    pub(crate) fn edit(&mut self) {
+        let provider = self.chance.number(0..=1);
+        let which = self.chance.number(0..=7);
+        let newest = self.newest(provider).to_string();
+        self.change(provider, |conf| match which {
+            0 => conf.canary = if conf.canary.is_some() { None } else { Some(30) },
+            1 => conf.probation = !conf.probation,
+            2 => conf.tight = !conf.tight,
+            3 => conf.retry = if conf.retry.is_some() { None } else { Some(newest) },
+            4 => {
+                conf.shadow = match conf.shadow {
+                    None => Some(OnDifference::Report),
+                    Some(OnDifference::Report) => Some(OnDifference::Refuse),
+                    Some(OnDifference::Refuse) => None,
+                }
+            }
+            _ => conf.config = 1 - conf.config,
+        });
+    }
+
+    fn change(&self, provider: usize, change: impl FnOnce(&mut Conf)) {
+        let Some(provided) = self.providers.get(provider) else { return };
+        provided.conf.send_modify(change);
+        self.story.tell("operator", format_args!("has now for p{provider} {:?}", provided.conf()));
+    }
+
+    /// The sources work, and releases can be loaded under the last settings.
+    pub(crate) fn clear_up(&mut self) {
+        self.due = None;
+        for provider in 0..self.providers.len() {
+            self.restore_source(provider);
+            if self.providers.get(provider).is_some_and(|provided| provided.conf.borrow().tight) {
+                self.change(provider, |conf| conf.tight = false);
+            }
+        }
+    }
+
+    /// Offers a release of each provider, perhaps a bad one.
+    pub(crate) fn offer_any(&mut self) {
+        for provider in 0..self.providers.len() {
+            let nature = self.chance.weighted(&[(1, "g"), (1, "t"), (1, "b")]).unwrap_or("g");
+            let source = self.source(provider);
+            let component = self.component(source, nature);
+            self.publish(source, component);
+        }
+    }
+
+    /// Offers a good release of each provider. New settings may come while they are loaded.
+    pub(crate) fn offer_last(&mut self) {
+        for provider in 0..self.providers.len() {
+            self.offer_good(provider);
+            if self.chance.once_in(0.3) {
+                self.change(provider, |conf| conf.config = 1 - conf.config);
+            }
+        }
+    }
+
+    /// Offers a good release.
+    pub(crate) fn offer_good(&mut self, provider: usize) {
+        let source = self.source(provider);
+        let component = self.component(source, "g");
+        self.publish(source, component);
+    }
+
+    /// The digest of the newest release.
+    pub(crate) fn newest(&self, provider: usize) -> Arc<str> {
+        self.providers.get(provider).map(|one| Arc::clone(&one.place().newest.digest)).unwrap_or_default()
+    }
+
+    /// Whether the newest release can serve under the present settings, and its calls can succeed.
+    pub(crate) fn may_stay(&self, provider: usize) -> bool {
+        let Some(provided) = self.providers.get(provider) else { return true };
+        match Nature::of(&provided.place().newest.offer.bytes) {
+            Nature::Good | Nature::Differs => true,
+            Nature::Choosy(choice) => provided.conf.borrow().config == choice,
+            Nature::Broken | Nature::Traps => false,
+        }
+    }
+}
