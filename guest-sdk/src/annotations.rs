@@ -78,7 +78,7 @@ impl<'a> Annotations<'a> {
         self.read(key, "a duration; write a number with a unit, for example 15s or 1m30s", duration)
     }
 
-    /// One of the given words, with what it stands for.
+    /// The value that `words` gives for the word of the annotation.
     ///
     /// # Errors
     ///

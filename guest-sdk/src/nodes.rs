@@ -87,7 +87,8 @@ impl NodeSet {
     #[doc(hidden)]
     #[must_use]
     pub fn from_handle(_handle: u32) -> Self {
-        // The bindings need it to compile; nothing calls an export outside the sandbox.
+        // The generated bindings need this function to compile. Nothing calls an export, and
+        // thereby this function, outside of the sandbox.
         Self::of(Vec::new())
     }
 

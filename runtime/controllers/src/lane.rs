@@ -31,7 +31,7 @@ use crate::{
 
 /// After a start, younger providers wait this long for the schemes that the first release of an
 /// older provider declares. A release is loaded within seconds; a provider whose component cannot
-/// be had must not stop the others for longer.
+/// be fetched must not stop the others for longer.
 const FIRST_RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// One provider, from the moment when an operator adds it until the operator removes it. Each
@@ -131,7 +131,7 @@ impl Lane {
         self.name == entry.name && Arc::ptr_eq(&self.provider, &entry.provider)
     }
 
-    /// When nobody awaits its first release any longer.
+    /// When other providers stop waiting for the first release of this provider.
     pub(crate) fn patience_ends(&self) -> Instant {
         self.made + FIRST_RELEASE_PATIENCE
     }

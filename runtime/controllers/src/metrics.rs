@@ -105,8 +105,8 @@ impl ControllerMetrics {
         *self.lanes().entry(provider.to_owned()).or_default() += 1;
     }
 
-    /// One lane of this name fewer: no task of the lane runs any more. The last one removes the
-    /// provider's series: each name would take memory and a place in every scrape for ever.
+    /// Counts one lane of this name less; no task of that lane runs any more. The last lane removes
+    /// the provider's series: each name would take memory and a place in every scrape for ever.
     pub(crate) fn release(&self, provider: &str) {
         // Held until the end: a lane of the same name may be added at this moment.
         let mut lanes = self.lanes();

@@ -16,9 +16,9 @@ pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-c
 pub const LOAD_BALANCER_PROVIDER_ANNOTATION: &str = "skysail.dev/load-balancer-provider";
 /// Ours: the object and the class for which the load balancer was made, `UID` or `UID CLASS`.
 ///
-/// After a start it distinguishes a class that the user changed from a class that no provider
-/// claims any more, and a copied manifest from our own annotation. Written and removed with
-/// [`LOAD_BALANCER_FINALIZER`].
+/// After a start, another class in the annotation than in the Service means that the user changed
+/// the class, and not that the provider gave up its claim. Another UID means that a user copied the
+/// annotation with the manifest. Written and removed with [`LOAD_BALANCER_FINALIZER`].
 pub const LOAD_BALANCER_MADE_FOR_ANNOTATION: &str = "skysail.dev/load-balancer-made-for";
 /// The older way to restrict the clients of a load balancer; comma separated CIDRs.
 pub const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";

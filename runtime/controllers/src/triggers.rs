@@ -153,7 +153,7 @@ fn all_again(context: &Context, lane: &Lane) {
 fn describe_again(context: &Context, lane: &Lane) {
     let waiting = context.nodes.owned(lane.id).into_iter().filter(|view| view.uninitialized);
     for view in waiting {
-        // They share one call, so there is nothing to spread.
+        // The nodes share one call, so the manager does not spread them over a time.
         lane.nodes.add_after(view.node.name.clone(), Duration::ZERO);
     }
     lane.passes.notify_one();
@@ -219,7 +219,7 @@ pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
     }
     let nodes = &lane.nodes;
     for name in nodes.denied() {
-        // They share one call, so there is nothing to spread.
+        // The nodes share one call, so the manager does not spread them over a time.
         nodes.add_after(name, Duration::ZERO);
     }
     if lane.pass_denied.load(Ordering::Relaxed) {

@@ -34,13 +34,13 @@ fn readable(name: &str) -> String {
     let short = name.strip_prefix('<').and_then(|rest| {
         let (implementor, rest) = rest.split_once(" as ")?;
         let (_, function) = rest.rsplit_once(">::")?;
-        // What has brackets of its own cannot be cut apart like this.
+        // A type with generic arguments cannot be split like this.
         (!implementor.contains(['<', '>'])).then(|| format!("{implementor}::{function}"))
     });
     short.unwrap_or(name)
 }
 
-/// Of the standard library, and what the compiler puts in front of it.
+/// Whether the function belongs to the standard library or to the runtime that the compiler adds.
 fn is_of_rust(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&', '[', '(']);
     let path = path.strip_prefix("mut ").unwrap_or(path);
@@ -49,7 +49,7 @@ fn is_of_rust(name: &str) -> bool {
         .any(|start| path.starts_with(start))
 }
 
-/// Between the host and the function that the author wrote.
+/// Whether the function is binding code between the host and the author's function.
 fn is_glue(name: &str) -> bool {
     name.contains("wit_bindgen::") || name.contains("_cabi") || name.contains('#') || name.contains("wit-component:")
 }

@@ -70,7 +70,7 @@ pub(crate) enum Purpose<'a> {
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: Error,
-    /// None if nobody has to act.
+    /// None if the failure needs no action.
     pub(crate) fault: Option<Fault>,
 }
 

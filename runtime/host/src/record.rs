@@ -78,7 +78,7 @@ pub struct CallRecord {
     pub object: Option<ObjectReference>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Who caused the failure; none if nobody has to act.
+    /// Who caused the failure; none if the failure needs no action.
     pub fault: Option<Fault>,
     /// CPU work, in fuel units. For a call that was cancelled or reached its deadline: the fuel
     /// used up to its last host call.

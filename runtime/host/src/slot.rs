@@ -240,8 +240,8 @@ impl Drop for Active {
     }
 }
 
-/// Settings that a slot can take up: every release that had to be asked was asked. Dropped, they
-/// change nothing.
+/// Settings that a slot can bring into force: the slot has asked every release that it had to ask.
+/// A dropped value changes nothing.
 ///
 /// While this lives, offers to the slot wait; calls go on.
 #[must_use = "nothing changes before the commit"]
@@ -250,15 +250,15 @@ pub struct Reconfiguration {
 }
 
 impl Reconfiguration {
-    /// Brings the settings into force; they are, when the future ends. The order is given at once,
-    /// whether or not somebody awaits the future.
+    /// Brings the settings into force, even if the caller does not await the future. When the
+    /// future ends, the settings are in force.
     ///
     /// A call that begins afterwards has the new settings. A call under way keeps the old settings
     /// for seconds, and is then cancelled and repeated. Everything that was refused may be tried
     /// again: [`Slot::retry`] does it with the newest offer.
     pub fn commit(self) -> impl Future<Output = ()> + Send + use<> {
         let (done, is_done) = oneshot::channel();
-        // An error is a slot that is gone: there is nothing to change.
+        // An error means that the slot is gone: there is nothing to change.
         drop(self.decide.send(done));
         async move { drop(is_done.await) }
     }
@@ -344,10 +344,10 @@ impl Slot {
         self.tell(Told::Quarantined(refusal)).await;
     }
 
-    /// Names the release, by its digest, that a person wants to be tried once more although it was
-    /// rolled back; none where nobody wants one. The slot tries it if it is still the newest offer
-    /// and another release serves to which the slot can return; once for as long as the same digest
-    /// is named.
+    /// Sets the digest of the rolled-back release that the operator wants to be tried once more;
+    /// none clears it. The slot tries the release once, until another digest is set, provided that
+    /// the release is still the newest offer and that another release serves, to which the slot can
+    /// return.
     pub async fn ask_again(&self, digest: Option<String>) {
         self.tell(Told::Asked(digest)).await;
     }
@@ -357,9 +357,9 @@ impl Slot {
     /// loaded meanwhile is put off.
     ///
     /// # What serves afterwards
-    /// A guest has no say in what it may do: egress rules, credentials and limits are in force from
-    /// the commit on, whatever a guest answers. A refusal by a guest is therefore no error. It only
-    /// decides which release serves:
+    /// A guest cannot delay a change of its rights: egress rules, credentials and limits are in
+    /// force from the commit on, whatever a guest answers. A refusal by a guest is therefore no
+    /// error. It only decides which release serves:
     /// 1. the active release under the new settings, or else the newest offer, where that was
     ///    refused before;
     /// 2. the active release with its old cloud-config and everything else new, where the
@@ -418,8 +418,8 @@ impl Slot {
         Err(Error::new(Code::NotServing, message))
     }
 
-    /// Whether a caller should try this interface: while nothing serves, nobody knows that it is
-    /// not there.
+    /// Whether a caller should try this interface. True while no release serves, because the
+    /// interfaces are then unknown.
     fn may_have(&self, interface: Interface) -> bool {
         self.routing.load().active.as_ref().is_none_or(|active| active.interfaces.contains(&interface))
     }

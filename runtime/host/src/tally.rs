@@ -35,7 +35,7 @@ pub struct FunctionCalls {
     pub function: &'static str,
     /// All calls that ended, cancelled ones included.
     pub calls: u64,
-    /// The calls among them that ended with an error on which somebody has to act. "Not found",
+    /// The calls among them that ended with an error that needs an action. "Not found",
     /// "implemented elsewhere", "ask again" and a lost lease are no such errors.
     pub failed: u64,
     /// Calls by [`Outcome::category`].
@@ -295,7 +295,7 @@ mod tests {
         let panic = "the guest trapped: panicked at src/lib.rs:9:9: a\ntext";
         let trapped = || Outcome::Failed { code: Code::Trapped, message: panic.to_owned() };
         ended("routes.list", trapped(), Some(Fault::Release));
-        // Nobody has to act on these.
+        // These errors need no action.
         ended("routes.list", failed(Code::NotFound), None);
         ended("routes.list", Outcome::Cancelled, None);
         ended("zones.current", Outcome::Ok, None);

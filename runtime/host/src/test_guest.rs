@@ -67,7 +67,7 @@ pub(crate) enum Needs {
 /// What `clusters.master` does.
 #[derive(Clone, Copy)]
 pub(crate) enum Master {
-    /// Returns the version after so many iterations of a loop.
+    /// Returns the version after this number of iterations of a loop.
     Version(u32),
     /// Returns the error with this number, with the version as its message.
     Error(u8),

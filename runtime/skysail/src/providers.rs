@@ -191,11 +191,11 @@ pub(crate) enum Complaint {
     GaveUp(String),
 }
 
-/// What is wished for one provider.
+/// The requested settings of one provider.
 pub(crate) struct Wish {
     /// Its settings; `None` if they are wrong.
     pub(crate) settings: Option<ProviderSpec>,
-    /// Its claims, which are all that it has without valid settings, be they these or earlier ones.
+    /// Its claims. A provider without valid settings, new or earlier, has only its claims.
     pub(crate) claims: ProviderSpec,
 }
 
@@ -247,43 +247,44 @@ impl Fleet {
             if tokio::time::timeout(FIRST_RELEASES, all).await.is_err() {
                 let late = pending.iter().filter(|(_, decided)| !*decided.borrow());
                 let providers = late.map(|(slot, _)| slot.name()).collect::<Vec<_>>().join(",");
-                tracing::warn!(providers, "no release yet; the controllers start without");
+                tracing::warn!(providers, "no release serves yet; the controllers start all the same");
             }
         }
     }
 
-    /// Brings the providers to what the file says, all of them or none. A slot whose provider stays
-    /// keeps serving through it all.
+    /// Applies the providers of the file, all of them or none. The slot of a provider that stays in
+    /// the file serves meanwhile.
     ///
-    /// Only what the operator wrote can keep a file from being taken up. What a component says
-    /// about its new settings is in the status of its slot (`skysail_host::slot`): it holds back
-    /// neither these nor those of another provider.
+    /// Only a fault of the operator's text refuses a file. A component's refusal of its new
+    /// settings is in the status of its slot (`skysail_host::slot`), and delays neither these
+    /// settings nor those of another provider.
     ///
     /// # Errors
     /// The first provider whose settings are wrong in themselves; every provider keeps its old
     /// ones.
     pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<()> {
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-        // All at once: a component that takes its time to answer must not sum up with others.
+        // In parallel, so that the times of slow components do not add up.
         let changes = specs.into_iter().map(async |spec| {
             let name = spec.name.clone();
             self.prepare(spec).await.with_context(|| format!("provider {name:?}"))
         });
         let changes = futures::future::try_join_all(changes).await?;
-        // All commits are given before the first wait, so that none is left out.
+        // All commits are sent before the first wait, so that none is left out.
         let committed: Vec<_> = changes.into_iter().map(|change| self.commit(change)).collect();
         self.retain(names, &[]);
         futures::future::join_all(committed).await;
         Ok(())
     }
 
-    /// Brings each provider to its wish by itself, oldest first: one that is refused keeps what it
-    /// has, and holds up no other. Of two that claim the same the older one has it, also if the
-    /// younger had it before, so that every process comes to the same. The rest goes, but what
-    /// is on disk of objects that exist and are `refused` stays: a thirty-third Provider has its
-    /// turn when an older one is deleted, and must still know what it quarantined.
+    /// Applies the wish of each provider separately, oldest first: a provider whose wish is refused
+    /// keeps its settings, and delays no other. Of two providers with the same claim the older one
+    /// has it, also if the younger one had it before, so that every process assigns claims alike.
+    /// All other providers are removed. The archive and the quarantine of objects in `refused` stay
+    /// on disk: a thirty-third Provider is served when an older one is deleted, and its quarantine
+    /// must still hold.
     ///
-    /// Returns what is not as it is wished, by name.
+    /// Returns the complaint about each provider that differs from its wish, by name.
     pub(crate) async fn apply_each(&mut self, wishes: Vec<Wish>, refused: &[String]) -> BTreeMap<String, Complaint> {
         let names: Vec<String> = wishes.iter().map(|wish| wish.claims.name.clone()).collect();
         let prepared = futures::future::join_all(wishes.into_iter().map(|wish| self.prepare_wish(wish))).await;
@@ -312,8 +313,8 @@ impl Fleet {
         self.served.remove(name);
     }
 
-    /// The change to what is wished; `None` if the provider keeps the settings that it has. With
-    /// the reason why the wished settings are refused.
+    /// The change that the wish needs; `None` if the provider keeps its settings. Also returns why
+    /// the wished settings are refused.
     async fn prepare_wish(&self, Wish { settings, claims }: Wish) -> (Option<Change>, Option<anyhow::Error>) {
         let refused = match settings {
             None => None,

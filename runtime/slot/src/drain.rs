@@ -19,7 +19,7 @@ pub const SETTINGS: Duration = Duration::from_secs(2);
 pub struct Drain(watch::Sender<Option<Instant>>);
 
 impl Drain {
-    /// No call begins any more; calls under way have so much time.
+    /// No call begins any more; calls in progress have to end within `time`.
     pub fn begin(&self, time: Duration) {
         self.0.send_replace(Some(Instant::now() + time));
     }

@@ -42,11 +42,11 @@ pub type Done = oneshot::Sender<()>;
 
 /// An offer that is to be loaded.
 pub struct Load<R: Release> {
-    /// Of this load.
+    /// Number of this load.
     pub number: u64,
-    /// What is offered.
+    /// The offered component.
     pub component: Component,
-    /// In force.
+    /// The settings in force.
     pub settings: R::Settings,
     /// Settings that the active release refused: tried first.
     pub wanted: Option<R::Settings>,
@@ -54,7 +54,7 @@ pub struct Load<R: Release> {
     pub active: Option<Arc<R>>,
 }
 
-/// What came of a load.
+/// The result of a load.
 pub struct Loaded<R> {
     /// The release, or why there is none.
     pub result: Result<Arc<R>, Refusal>,
@@ -66,9 +66,9 @@ pub struct Loaded<R> {
 
 /// New settings that are to be judged.
 pub struct Judge<R: Release> {
-    /// Of this judgement.
+    /// Number of this judgement.
     pub number: u64,
-    /// The new ones.
+    /// The new settings.
     pub settings: R::Settings,
     /// Goes into the proposal.
     pub earlier: EarlierOffers,
@@ -82,7 +82,7 @@ pub struct Judge<R: Release> {
 
 /// New settings, and which release serves under them.
 pub struct Proposal<R: Release> {
-    /// In force from the commit on.
+    /// The settings in force from the commit on.
     pub settings: R::Settings,
     /// As [`Judge::earlier`].
     pub earlier: EarlierOffers,
@@ -92,13 +92,13 @@ pub struct Proposal<R: Release> {
 
 /// Which release serves under new settings.
 pub enum Outcome<R: Release> {
-    /// None, as before.
+    /// No release serves, as before.
     Empty,
-    /// This one.
+    /// This release serves.
     Serves(Arc<R>),
-    /// This one, with its old cloud-config.
+    /// This release serves with its old cloud-config, because it refused the new one.
     KeepsConfig(Arc<R>, Wanted<R::Settings>),
-    /// None any more.
+    /// No release serves any more, because the active one cannot be loaded.
     Stops(Component, Refusal),
 }
 
@@ -112,42 +112,42 @@ pub struct Wanted<S> {
 
 /// What can happen to a slot.
 pub enum Event<R: Release> {
-    /// Somebody wants something, or a trial has ended.
+    /// A caller's request, or the end of a trial.
     Request(Request<R>),
     /// A load or a judgement has come to this candidate and stage.
     Reached {
-        /// Of the load or the judgement.
+        /// Number of the load or the judgement.
         number: u64,
         /// The component and its stage.
         candidate: CandidateStatus,
     },
     /// A load has ended.
     Loaded {
-        /// Of the load.
+        /// Number of the load.
         number: u64,
-        /// How.
+        /// The result.
         loaded: Loaded<R>,
     },
     /// Settings are judged.
     Judged {
-        /// Of the judgement.
+        /// Number of the judgement.
         number: u64,
-        /// They can be committed.
+        /// The settings, which can be committed.
         proposal: Box<Proposal<R>>,
-        /// Who proposed them.
+        /// The caller that proposed the settings.
         proposer: R::Proposer,
     },
     /// The settings come into force.
     Committed {
-        /// Of the judgement.
+        /// Number of the judgement.
         number: u64,
-        /// Who waits for it.
+        /// The caller that waits for the commit.
         done: Done,
     },
     /// The settings are wrong in themselves, or nobody waits for the judgement or for the commit
     /// any more.
     Abandoned {
-        /// Of the judgement.
+        /// Number of the judgement.
         number: u64,
     },
 }
@@ -167,15 +167,15 @@ impl<R: Release> Event<R> {
 pub enum Request<R: Release> {
     /// A source has a component.
     Offered {
-        /// The newest one.
+        /// The newest component of the source.
         component: Component,
-        /// Who offers.
+        /// The caller that offers.
         reply: Reply,
     },
     /// Tries the newest offer again, where a person asks for it, where it was put off, or where it
     /// was refused by a fault of the machine or the cloud.
     Retry {
-        /// Who asks.
+        /// The caller that asks.
         reply: Reply,
     },
     /// The active release and the newest offer are asked whether they accept new settings.
@@ -184,28 +184,29 @@ pub enum Request<R: Release> {
         settings: R::Settings,
         /// What becomes of earlier offers.
         earlier: EarlierOffers,
-        /// Who proposes.
+        /// The caller that proposes.
         proposer: R::Proposer,
     },
-    /// Something is so.
+    /// A fact from outside of the slot.
     Told {
-        /// What.
+        /// The fact.
         told: Told,
-        /// Who waits until the slot knows.
+        /// The caller that waits until the slot has recorded the fact.
         done: Done,
     },
     /// A trial has ended.
     TrialEnded {
-        /// Of the trial.
+        /// Number of the trial.
         number: u64,
-        /// How.
+        /// Whether the release passed.
         result: Result<(), Breach>,
     },
 }
 
-/// What somebody tells a slot.
+/// A fact that a caller reports to a slot.
 pub enum Told {
-    /// A person wants this rolled-back release to be tried once more; none where nobody wants one.
+    /// The operator wants the rolled-back release with this digest to be tried once more; none ends
+    /// that wish.
     Asked(Option<String>),
     /// Every offer that does not serve all objects came from another source.
     Forget,
@@ -237,7 +238,7 @@ pub enum Effect<R: Release> {
     KeepQuestions(bool),
     /// A log line and a metric.
     Report(Report<R>),
-    /// With the number of releases that the state holds.
+    /// Publishes the status; the number counts the releases that the state holds.
     Publish(Box<SlotStatus>, u64),
     /// The settings are prepared: waits for [`Event::Committed`] or [`Event::Abandoned`].
     AwaitCommit(u64, R::Proposer),
@@ -258,15 +259,15 @@ pub enum Place {
 
 /// A trial that begins.
 pub struct Watch<R> {
-    /// Of the trial.
+    /// Number of the trial.
     pub number: u64,
-    /// Is watched.
+    /// The watched release.
     pub release: Arc<R>,
-    /// Is compared with.
+    /// The release that `release` is compared with.
     pub predecessor: Arc<R>,
-    /// How long.
+    /// How long the release is watched.
     pub options: ProbationOptions,
-    /// The predecessor goes on to serve other objects.
+    /// Whether the predecessor serves the other objects meanwhile.
     pub beside: bool,
 }
 

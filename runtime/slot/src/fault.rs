@@ -57,7 +57,7 @@ pub struct Seen {
     pub computed: bool,
 }
 
-/// Of a call that failed; none where nobody has to act.
+/// The fault of a failed call; none where the failure needs no action.
 pub const fn of_call(code: Code, limit: Option<Limit>, seen: Seen) -> Option<Fault> {
     Some(match (code, limit) {
         (Code::NotFound | Code::ImplementedElsewhere | Code::RetryAfter | Code::NotLeading, _) => return None,

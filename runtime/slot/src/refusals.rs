@@ -33,13 +33,14 @@ impl Refusals {
         self.0.retain(|refusal| refusal.digest != digest);
     }
 
-    /// A person asks for another release: each may be tried once more again.
+    /// The operator named another release to try again: each rolled-back release may be tried once
+    /// more.
     pub(crate) fn asked_anew(&mut self) {
         self.0.iter_mut().for_each(|refusal| refusal.retried = false);
     }
 
-    /// A rolled-back release keeps its refusal. A later refusal before it serves is a try all the
-    /// same.
+    /// A rolled-back release keeps the refusal of the rollback. A later refusal, before the release
+    /// serves again, counts as its retry.
     pub(crate) fn put(&mut self, refusal: &Refusal) {
         let known = self.0.iter_mut().find(|known| known.digest == refusal.digest && known.was_rolled_back());
         if let Some(known) = known

@@ -23,7 +23,7 @@ pub struct ShadowOptions {
 /// What follows from a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnDifference {
-    /// The status, the log and the metrics tell it; the release goes on.
+    /// The status, the log and the metrics report the difference; the rollout continues.
     Report,
     /// The release is refused.
     Refuse,
@@ -32,9 +32,9 @@ pub enum OnDifference {
 /// How long a new release is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbationOptions {
-    /// So many calls of the release have to end.
+    /// Calls of the release that have to end.
     pub calls: u64,
-    /// And so much time has to pass; twelve times as much is enough in any case.
+    /// Time that has to pass as well; after twelve times this time fewer calls are enough.
     pub time: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Which release has a call.
+//! Which release serves a call.
 
 use std::{iter::repeat_n, sync::Arc};
 
@@ -7,7 +7,7 @@ use skysail_provider::{Code, Error, Instance, Interface, NodeSet, Result};
 
 use crate::Release;
 
-/// Which release has a call. This is all that callers read, and it is exchanged as a whole.
+/// Which release serves a call. This is all that callers read, and it is exchanged as a whole.
 #[derive(Debug)]
 pub struct Routing<R> {
     /// Serves all objects that are not in the canary's share; none while nothing serves.

@@ -149,7 +149,7 @@ impl<R: Release> State<R> {
         }
     }
 
-    /// What comes of an event.
+    /// The state after an event, and the effects of the event.
     #[must_use]
     pub fn step(mut self, event: Event<R>) -> (Self, Vec<Effect<R>>) {
         let (before, mut output) = (self.outline(), Output::new());

@@ -91,7 +91,7 @@ type UnderWay<R> = Pin<Box<dyn Future<Output = Event<R>> + Send>>;
 struct Task<E: Executor> {
     executor: Arc<E>,
     living: watch::Receiver<u64>,
-    /// As published last, but for the releases that drain.
+    /// The last published status, without the number of draining releases.
     status: SlotStatus,
     /// Releases that the state holds.
     held: u64,
@@ -130,7 +130,7 @@ impl<E: Executor> Task<E> {
             }
             Effect::AwaitCommit(number, proposer) => {
                 let (decide, decided) = oneshot::channel();
-                // An error is a caller that is gone, and `decide` with it.
+                // An error means that the caller is gone; then `decide` is dropped.
                 drop(proposer.send(Ok(decide)));
                 self.work = Box::pin(Event::of_commit(number, decided));
             }
@@ -151,7 +151,7 @@ impl<E: Executor> Task<E> {
                 (self.status, self.held) = (*status, held);
                 self.publish();
             }
-            // Nobody may be waiting any more for one of these.
+            // An error means that the caller no longer waits.
             Effect::Answer(reply, answer) => drop(reply.send(answer)),
             Effect::Confirm(done) => drop(done.send(())),
         }

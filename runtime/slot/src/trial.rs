@@ -30,16 +30,17 @@ use tokio::time::Instant;
 
 use crate::{Broken, Counts, ProbationOptions, Reason, Vitals};
 
-/// A share of fewer calls proves nothing.
+/// Fewest calls of each release for which their shares of failed calls are compared.
 pub const SAMPLE: u64 = 20;
 
 /// How much the error rate may exceed the predecessor's: clouds fail more at some times.
 const ERRORS_BEYOND: f64 = 0.25;
 
-/// A release that gets too few calls has passed after so many times its time.
+/// A release with too few calls passes after this multiple of [`ProbationOptions::time`].
 pub const LONGEST: u32 = 12;
 
-/// One release that is watched. It holds no memory of the release.
+/// The watch over one release. The trial keeps the release's counts, and not the release, in
+/// memory.
 pub struct Trial {
     release: Arc<Vitals>,
     predecessor: Arc<Vitals>,
@@ -96,7 +97,7 @@ impl fmt::Display for Breach {
 }
 
 impl Trial {
-    /// The trial begins now. `beside`: the predecessor goes on to serve other objects.
+    /// A trial that begins now. `beside`: the predecessor serves the other objects meanwhile.
     #[must_use]
     pub fn new(release: &Arc<Vitals>, predecessor: &Arc<Vitals>, options: ProbationOptions, beside: bool) -> Self {
         let began = Instant::now();

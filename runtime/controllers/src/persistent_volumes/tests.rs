@@ -106,7 +106,7 @@ async fn a_present_affinity_with_the_same_keys_stays() {
     assert_eq!((terms(&value), &value["metadata"]["labels"][ZONE]), (&own, &json!("z1")));
 }
 
-/// Upstream replaced it: "they are in the kubernetes.io namespace, i.e. we own them".
+/// Upstream replaced such a label: "they are in the kubernetes.io namespace, i.e. we own them".
 #[tokio::test]
 async fn a_different_present_label_stays_with_a_warning() {
     let metadata = json!({ "name": "a", "labels": { ZONE: "mine" } });

@@ -91,7 +91,7 @@ fn turn_after(after: Duration, phase: Duration, period: Duration) -> Duration {
     }
 }
 
-/// Enough for five hundred years.
+/// The time in nanoseconds; a `u64` holds 584 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

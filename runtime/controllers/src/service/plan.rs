@@ -211,8 +211,9 @@ fn gone(observed: &Observed, entry: &Entry) -> Plan {
     }
 }
 
-/// Whether the provider that only the annotation names has to be asked first. A provider without
-/// load balancers cannot have made one.
+/// Whether the controller has to ask the provider for the load balancer, because only the
+/// annotation names the provider. A provider without the interface `load-balancers` cannot have
+/// made one.
 fn is_unasked(observed: &Observed) -> bool {
     observed.answers.found.is_none() && observed.may_hold.contains(&observed.lane)
 }

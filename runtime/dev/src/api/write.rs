@@ -32,7 +32,7 @@ pub(crate) struct Written {
 pub(crate) enum Ownership {
     /// The writer becomes the owner of every changed field.
     Update,
-    /// Server-side apply already decided: these are the new entries.
+    /// The new entries of `managedFields`, as server-side apply computed them.
     Applied(ownership::Managers),
 }
 

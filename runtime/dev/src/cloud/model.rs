@@ -60,7 +60,7 @@ pub struct NewInstance {
     /// `sim.small` by default.
     #[serde(default, rename = "type")]
     pub instance_type: Option<String>,
-    /// Whether it gets a public address besides the private one; false by default.
+    /// Whether the machine gets a public address besides the private one; false by default.
     #[serde(default)]
     pub public: bool,
     /// At most 32.

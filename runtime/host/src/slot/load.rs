@@ -104,7 +104,7 @@ fn unasked(active: &Active, Settings { options, sandbox }: &Settings) -> Option<
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compared {
     Yes,
-    /// Settings do not wait for it.
+    /// New settings do not wait for a comparison.
     No,
 }
 
@@ -328,7 +328,7 @@ impl<'a> Attempt<'a> {
         if !self.active.is_some_and(serves_with_it) {
             return Err(self.refuse(Reason::EgressNotAllowed, Fault::Operator, &unmet));
         }
-        // The operator takes rights from the active release: that is no reason to stop it.
+        // Egress rules that the operator removes do not stop the active release.
         tracing::warn!(
             provider.name = %self.loader.name,
             component.digest = %self.component.digest,

@@ -40,7 +40,8 @@ pub struct SlotMetrics {
     draining: Family<ProviderLabels, Gauge>,
     shadow_questions: Family<ProviderLabels, Counter>,
     shadow_differences: Family<ProviderLabels, Counter>,
-    /// With stages and codes that refusals had, and codes of what has no stage.
+    /// With the stages and codes of refusals, and the codes of rollbacks and source failures, which
+    /// have no stage.
     providers: Providers<(Option<&'static str>, &'static str)>,
 }
 

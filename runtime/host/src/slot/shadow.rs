@@ -63,7 +63,7 @@ struct Kept {
     inventory: Option<Question>,
 }
 
-/// A question that changes nothing, as it can be asked again.
+/// A call that changes nothing, in a form that can be repeated.
 #[derive(Clone)]
 struct Question {
     call: Call,
@@ -150,7 +150,8 @@ impl Kept {
     }
 }
 
-/// The fence stays, so that nothing is asked after the lease is lost. Events go nowhere.
+/// Keeps the fence of the call, so that no call is repeated after the lease is lost, and drops
+/// Events.
 fn question(call: &Call, about: About) -> Question {
     Question { call: Call { events: None, ..call.clone() }, about }
 }

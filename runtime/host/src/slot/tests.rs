@@ -299,8 +299,8 @@ async fn settings_that_are_wrong_in_themselves_change_nothing() {
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }
 
-/// Finding a cloud-config wrong must be no way to keep the permissions that were taken away with
-/// it.
+/// A release must not keep revoked permissions by refusing the cloud-config that comes with the
+/// revocation.
 #[tokio::test]
 async fn a_config_that_the_release_refuses_keeps_the_old_config_and_nothing_else() {
     let slot = slot("");
@@ -341,7 +341,7 @@ async fn a_config_that_waited_for_its_release_comes_in_with_it() {
     assert_eq!(slot.status().borrow().refused, None);
 }
 
-/// Tighter limits, under which it cannot say who it is: they are in force all the same.
+/// Tighter limits are in force even if `describe` of the release fails under them.
 #[tokio::test]
 async fn a_release_that_cannot_be_loaded_under_new_settings_stops_and_says_why() {
     let slot = slot("");
@@ -362,7 +362,7 @@ async fn a_release_that_cannot_be_loaded_under_new_settings_stops_and_says_why()
 async fn put_off(earlier: EarlierOffers) -> Slot {
     let slot = slot("");
     offer(&slot, &component(&GUEST)).await.unwrap();
-    // The compiler has no place for it: it does not come to an end.
+    // The compiler has no free place, so the load of version 2 does not end.
     let places = slot.services.compiler.clone().occupied().await;
     let next = component(&Guest { version: "2", ..GUEST });
     let change = async {
@@ -376,8 +376,7 @@ async fn put_off(earlier: EarlierOffers) -> Slot {
     slot
 }
 
-/// A component of a registry that nobody trusts any more must not come in with the settings that
-/// say so.
+/// New settings that replace a registry must not load a component which that registry had offered.
 #[tokio::test]
 async fn what_another_source_had_offered_is_not_tried_again() {
     let slot = put_off(EarlierOffers::Forgotten).await;

@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(shown(&[], "k8s", OutputFormat::Json).unwrap(), "[]\n");
     }
 
-    /// Row W4 of the review: "No orphans." of a cluster name that the manager does not have.
+    /// Regression: the output was "No orphans." for a cluster name that the manager does not have.
     #[test]
     fn an_empty_list_says_which_cluster_name_was_asked_for() {
         let text = shown(&[], "kubernetes", OutputFormat::Text).unwrap();

@@ -234,7 +234,7 @@ fn try_again(under_way: &mut JoinSet<bool>, slot: &Arc<Slot>) {
     let slot = Arc::clone(slot);
     under_way.spawn(async move {
         drop(slot.retry().await);
-        // This is no report of the source.
+        // `false`: a retry is no report of the source.
         false
     });
 }

@@ -213,8 +213,8 @@ async fn what_is_on_disk_of_a_refused_provider_stays() {
     assert!(!is_there(), "the object is deleted");
 }
 
-/// Also if the younger had it before, so that every process comes to the same; and what is given up
-/// comes back.
+/// The older provider also has a claim that the younger one had before, so that every process
+/// assigns claims alike. When the older one gives it up, the younger one has it again.
 #[tokio::test]
 async fn of_two_that_claim_the_same_the_older_one_has_it_while_it_wants_it() {
     const CLAIMS: &str = "  default: true\n  providerIdSchemes: [cloud]\n";
@@ -223,7 +223,8 @@ async fn of_two_that_claim_the_same_the_older_one_has_it_while_it_wants_it() {
     for zoo in [Some(CLAIMS), Some("  config: wrong\n"), None] {
         let complaints = world.apply_each(&[("sim", Some(CLAIMS)), ("zoo", zoo)]).await;
         assert_eq!(complaints.keys().collect::<Vec<_>>(), ["zoo"]);
-        // Whose schemes are another's has none, and not those of its component.
+        // A provider whose schemes an older provider claims has no scheme, not even those of its
+        // component.
         let shown = "sim \"\" default true schemes Some({\"cloud\"}); zoo \"\" default false schemes Some({}); ";
         assert_eq!(world.shown(), shown);
     }

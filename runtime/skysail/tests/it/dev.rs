@@ -124,7 +124,7 @@ fn call<'a>(function: &'a str, text: &'a str) -> impl FnMut(&str) -> Option<()> 
     move |line| (line.contains(function) && line.contains(text)).then_some(())
 }
 
-/// Review 5b: there was neither egress nor a credential, and an edit had no effect.
+/// Regression: there was neither egress nor a credential, and an edit had no effect.
 #[tokio::test]
 async fn a_provider_file_has_egress_and_credentials_and_its_edits_take_effect() {
     let cloud = SimCloud::new(SimOptions::isolated());

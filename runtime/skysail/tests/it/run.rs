@@ -183,7 +183,7 @@ async fn readyz_fails_and_the_log_names_the_missing_component() {
     assert!(line.contains("provider/c: no release serves: file ") && line.contains("c.wasm is missing"), "{line}");
 }
 
-/// Review W2: the older provider keeps the class, and the younger one works without it.
+/// The older provider keeps the class, and the younger one works without it.
 #[tokio::test]
 async fn a_claim_that_an_older_provider_has_shows_in_readyz_and_status_and_fails_neither() {
     let (a, b) = (provider("a", "x.example/lb", "192.0.2.0/24"), provider("b", "x.example/lb", "203.0.113.0/24"));
@@ -328,7 +328,7 @@ async fn a_sigterm_during_the_start_ends_the_manager_with_success() {
     ends_with_success(manager).await;
 }
 
-/// Review B1: kube runs the plugin and waits for its end.
+/// The library kube runs the plugin and waits for its end.
 #[tokio::test]
 async fn a_sigterm_while_the_kubeconfigs_exec_plugin_waits_ends_the_manager_with_success() {
     let folder = tempfile::tempdir().unwrap();

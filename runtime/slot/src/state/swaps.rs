@@ -21,7 +21,7 @@ impl<R: Release> State<R> {
             self.serve_untried(release, output);
             return Offered::Activated;
         }
-        // Two names for one cloud would take each other's objects for foreign ones. A release that
+        // Releases with different names would treat each other's objects as foreign. A release that
         // passed probation needs no trial when its source goes back to it.
         if let Some(options) = self.settings.rollout().canary
             && release.digest() != serving.borne().digest()
@@ -73,7 +73,7 @@ impl<R: Release> State<R> {
     /// The active release has passed probation, or needs none.
     fn pass(&mut self) {
         let Some(Serving { active, .. }) = &self.serving else { return };
-        // A person who asked for it again was right.
+        // A release that passes after a retry is no longer refused.
         self.refusals.forget(active.digest());
         self.unproven.take_if(|unproven| **unproven == *active.digest());
     }

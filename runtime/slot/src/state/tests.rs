@@ -148,7 +148,7 @@ struct World {
     last: Option<String>,
 }
 
-/// One step of a sequence: which, and how.
+/// One step of a sequence: the kind of step, and its variant.
 type Choice = (u8, u8);
 
 impl World {
@@ -483,8 +483,8 @@ impl World {
         self.step(Event::Request(Request::TrialEnded { number, result }));
     }
 
-    /// New settings of this kind, under which what serves goes on (1), the newest offer serves (2)
-    /// or nothing does (4).
+    /// New settings of this kind, under which the active release goes on (1), the newest offer
+    /// serves (2) or no release serves (4).
     fn reconfigure(&mut self, kind: u8, outcome: u8) {
         let earlier = EarlierOffers::Stand;
         self.step(Event::Request(Request::Proposed { settings: settings(kind), earlier, proposer: () }));

@@ -182,7 +182,7 @@ fn a_gzip_stream_longer_than_the_limit_of_a_component_is_not_decompressed() {
     let stream = blocks_without_content(20_000);
     let failure = read(None, &[map(&[("provider.wasm", &stream)])]).unwrap_err();
     assert!(failure.starts_with("SourceTooLarge: "), "{failure}");
-    // The longest stream that is decompressed is reported as truncated.
+    // A stream below that limit is decompressed; this one is truncated.
     let failure = read(None, &[map(&[("provider.wasm", &stream[..66_000])])]).unwrap_err();
     assert!(failure.starts_with("ConfigMapGzip: "), "{failure}");
 }

@@ -116,8 +116,8 @@ async fn a_provider_that_is_removed_and_added_again_serves_its_services_again() 
     assert_eq!(calls(&world)[0], 0);
 }
 
-/// Review H11: names of providers come and go, and a series that stays takes memory and a place in
-/// every scrape.
+/// Names of providers come and go, and a series that stays takes memory and a place in every
+/// scrape.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_removed_has_no_metric_series_any_more() {
     let mut world = serving().await;

@@ -34,7 +34,7 @@ const RENEWALS: usize = 15;
 /// Seconds for all of this.
 const PATIENCE: u64 = 300;
 
-/// Review 5a: the leader exited twice.
+/// Regression: the leader exited twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_keeps_its_lease_on_an_api_server_with_three_requests_at_once() -> Result<()> {
     let mut world = World::on(ApiServer::start_with(&FLAGS)?, &manifests(&[FROM_A_FILE])?).await?;

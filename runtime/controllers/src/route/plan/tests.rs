@@ -99,7 +99,7 @@ fn correct_routes_stay_unchanged() {
     );
 }
 
-/// Lesson 24 of the routes: the list decides, not the memory of earlier passes.
+/// The routes that the cloud lists decide, not the memory of earlier passes.
 #[test]
 fn missing_routes_are_created_and_routes_to_no_node_are_deleted() {
     check(

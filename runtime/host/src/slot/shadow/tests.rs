@@ -98,7 +98,7 @@ async fn a_release_that_breaks_where_its_predecessor_answers_is_refused_in_any_c
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }
 
-/// Nothing is known, so nothing is held against it.
+/// Without an answer of the predecessor, no difference counts against the release.
 #[tokio::test]
 async fn what_the_predecessor_cannot_answer_is_not_compared() {
     for first in [Inventory::Denied, Inventory::Trap] {

@@ -181,7 +181,7 @@ async fn a_canary_beside_a_release_on_probation_is_compared_with_the_one_that_bo
     assert_eq!(slot.status().borrow().draining, 0);
 }
 
-/// A canary that passes says nothing about what was offered after it.
+/// A canary that passes keeps the refusal of a newer offer.
 #[tokio::test(start_paused = true)]
 async fn what_is_said_of_a_newer_offer_outlives_the_canary() {
     let slot = serving("1").await;
@@ -205,7 +205,7 @@ async fn new_settings_begin_a_canary_anew() {
     assert_eq!(versions(&slot, &rest[..10]).await, only("2"));
     let status = slot.status().borrow().clone();
     assert_eq!((status.canary.map(|canary| canary.percent), status.draining), (Some(99), 0));
-    // And without one, everything at once.
+    // Without a canary in the settings, the release serves all objects at once.
     reconfigure(&slot, options("")).await.unwrap();
     assert_eq!(versions(&slot, &rest).await, only("2"));
     assert_eq!(slot.status().borrow().canary, None);

@@ -1,4 +1,4 @@
-//! What is left of a thousand releases.
+//! The memory that remains in use after a thousand releases.
 
 use std::{fs, process::Command, sync::Arc};
 
@@ -9,24 +9,24 @@ use tokio::{task::JoinSet, time};
 use super::{GUEST, Guest, Master, PATIENCE, component, offer, slot, version};
 use crate::slot::{Offered, Slot};
 
-/// Set in a process that does nothing but this test: memory of a process is that of all tests in
-/// it.
+/// Set in a process that runs only this test, because the memory of a process is that of all its
+/// tests.
 const ALONE: &str = "SKYSAIL_TEST_ALONE";
 
 /// Bytes by which the machine code of each release is larger than its guest needs.
 const BALLAST_BYTES: u64 = 128 << 10;
 
-/// Swaps after which what is kept on purpose is there: machine code of the last components, and the
-/// allocator's pages.
+/// Swaps after which the memory that is kept on purpose is allocated: machine code of the last
+/// components, and the allocator's pages.
 const WARM: u32 = 200;
 const SWAPS: u32 = 1000;
 
-/// What may be there more than before. All releases after the first [`WARM`] are six times as much.
+/// Largest allowed growth. All releases after the first [`WARM`] together are six times as large.
 const MARGIN_BYTES: u64 = 16 << 20;
 
 const _: () = assert!((SWAPS - WARM) as u64 * BALLAST_BYTES >= 6 * MARGIN_BYTES);
 
-/// Where the number of a release stands.
+/// The text before the number of a release.
 const NUMBER: &str = "number:";
 
 /// A guest, and after it a core module that nobody instantiates: it is compiled, and loaded with

@@ -27,7 +27,7 @@ pub(crate) struct NodeLifecycleControllerArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 34, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) node_deletion_max_percent: u8,
     /// How long a deletion counts for --node-deletion-max-percent. A node that the limit kept is
-    /// deleted when its machine was missing for this long and fewer deletions count.
+    /// deleted when its machine has been missing for this long and the limit permits a deletion.
     #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = parse_duration)]
     pub(crate) node_deletion_window: Duration,
 }

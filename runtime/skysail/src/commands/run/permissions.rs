@@ -149,7 +149,7 @@ mod tests {
         assert!(needed.contains(&("delete", "nodes", "")) && !needed.iter().any(|right| right.1 == "services"));
     }
 
-    /// Review B7: a log line at the start is easily missed when nodes keep their taint.
+    /// A log line at the start is easily missed when nodes keep their taint.
     #[tokio::test]
     async fn a_missing_permission_is_named_until_it_is_granted() {
         let granted = Arc::new(AtomicBool::new(false));

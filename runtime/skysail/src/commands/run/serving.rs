@@ -94,8 +94,8 @@ impl Health {
     /// left out, the account has its rights, and the running controllers have listed what they
     /// watch.
     ///
-    /// A degraded provider has a note and fails nothing: it works, and an unready pod would also
-    /// lose the webhooks and the place of all other providers.
+    /// A degraded provider has a note and does not fail its check: the provider works, and an
+    /// unready pod would also lose the webhooks and the place of all other providers.
     pub(super) fn serve<'a>(
         &self,
         providers: impl Iterator<Item = &'a ServedProvider>,

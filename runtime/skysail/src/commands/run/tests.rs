@@ -124,8 +124,8 @@ impl World {
     }
 }
 
-/// Row B2 of the review: an edit restarted the controllers, which aborted an `ensure` of more than
-/// ten seconds and began it again.
+/// Regression: an edit restarted the controllers, which aborted an `ensure` of more than ten
+/// seconds and began it again.
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_the_claims_neither_aborts_nor_repeats_a_long_call() {
     let mut world = World::start(3 * GRACE).await;

@@ -162,7 +162,8 @@ fn problems_come_first_and_each_once() {
     "#]].assert_eq(&page::of(&degraded(), false, now()));
 }
 
-/// Review W1, W2 and B8: what is claimed twice, contested or held was seen in Events alone.
+/// Regression: claims of two providers, contested nodes and held nodes were reported only in
+/// Events.
 #[test]
 fn a_finding_of_the_controllers_is_the_problem_of_a_provider_that_serves() {
     for finding in [Finding::ClaimTaken, Finding::NodesContested, Finding::NodesHeld] {

@@ -310,7 +310,8 @@ async fn a_resumed_download_with_other_content_is_refused() {
     });
     let failure = pull(&server, &format!("@{digest}")).await.unwrap_err();
     assert_eq!(failure.category(), "ArtifactWrongDigest", "{failure}");
-    // Not where it was asked to go on: as good as a new beginning, and then it is too short.
+    // The range of the response is not the requested one: the client takes the content as that of a
+    // new download, and the content is too short.
     server.say(|asked| {
         let rest = [(header::CONTENT_RANGE, "bytes 0-3/13")];
         asked.path.contains("/blobs/").then(|| match asked.header("range") {

@@ -34,7 +34,8 @@ pub(super) async fn rotated(world: &World) -> Result<()> {
     delete_service(&world.client, "rotated").await
 }
 
-/// Review W3: a denied Service waited for its next try, which the log announces.
+/// Regression: after a rotation of the credential a denied Service waited for its next try, which
+/// the log announces.
 fn before_the_next_try(world: &World) -> Result<()> {
     let time = |line: &Value| Ok::<_, anyhow::Error>(at(line, "/timestamp").parse::<Timestamp>()?);
     let denied = |line: &Value| line["object.name"] == "rotated" && line["controller.next_try"].is_string();

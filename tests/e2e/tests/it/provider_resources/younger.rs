@@ -12,8 +12,8 @@ use super::*;
 const YOUNGER: &str = "younger";
 const CLASS: &str = "sim.example/lb";
 
-/// Review W1 and W2: a second Provider of the same cloud emptied the load balancers of the first
-/// within a second, and everything stayed green.
+/// Regression: a second Provider of the same cloud emptied the load balancers of the first one
+/// within a second, and no check failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_younger_provider_takes_nothing_from_an_older_one_and_the_operator_sees_it() -> Result<()> {
     let mut world = World::new().await?;
@@ -119,7 +119,7 @@ async fn it_is_seen(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Review W5: the load balancers stayed, and `/readyz` was ok without a provider.
+/// Regression: the load balancers stayed, and `/readyz` was ok without a provider.
 async fn definition_deleted(world: &mut World, older: &Value) -> Result<()> {
     world.server.kubectl(&["delete", "crd", "providers.skysail.dev"])?;
     let reported = || async {

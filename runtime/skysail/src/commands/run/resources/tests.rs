@@ -144,7 +144,6 @@ fn conditions_and_events_follow_a_swap() {
     "#]].assert_eq(&life.story);
 }
 
-/// Review W1, W2 and B8.
 #[test]
 fn findings_of_the_controllers_are_conditions_and_a_taken_claim_is_also_an_event() {
     let findings = Findings::default();
@@ -491,7 +490,7 @@ fn long_texts_are_cut() {
     assert!(serde_json::to_string(&status).unwrap().len() < 30_000);
 }
 
-/// Row W3 of the review: a Provider was not Degraded while the cloud denied its calls.
+/// Regression: a Provider was not Degraded while the cloud denied its calls.
 #[test]
 fn a_provider_whose_calls_the_cloud_denies_is_degraded_until_a_call_succeeds() {
     let degraded = |code: &str, succeeded_since: bool, second: i64| {
@@ -515,7 +514,7 @@ fn a_provider_whose_calls_the_cloud_denies_is_degraded_until_a_call_succeeds() {
     for (code, succeeded_since, second) in [
         ("Denied", true, 101),
         ("Unavailable", false, 101),
-        // The object of the call may be gone: then nobody asks again.
+        // The object of the call may be gone, and then the call is not repeated.
         ("Denied", false, 700),
     ] {
         assert!(degraded(code, succeeded_since, second).starts_with("Degraded=False AsWanted"), "{code} {second}");
