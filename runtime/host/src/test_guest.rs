@@ -69,6 +69,8 @@ pub(crate) enum Needs {
 pub(crate) enum Master {
     /// Returns the version after this number of iterations of a loop.
     Version(u32),
+    /// Never returns.
+    Endless,
     /// Returns the error with this number, with the version as its message.
     Error(u8),
     /// Returns a control character, which texts for machines must not contain.
@@ -272,6 +274,7 @@ fn clusters(master: Master, version: &str) -> String {
              (loop $again (if (local.get 2) (then (local.set 2 (i32.sub (local.get 2) (i32.const 1))) (br $again))))
              (i32.store (i32.const 808) (i32.const 220)) (i32.store (i32.const 812) (i32.const {version}))"
         ),
+        Master::Endless => ENDLESS.to_owned(),
         Master::Error(error) => format!(
             "(i32.store8 (i32.const 800) (i32.const 1)) (i32.store8 (i32.const 808) (i32.const {error}))
              (i32.store (i32.const 816) (i32.const 220)) (i32.store (i32.const 820) (i32.const {version}))"

@@ -52,15 +52,20 @@ mod tests {
         test_guest::{GUEST, Guest, Master, component},
     };
 
-    /// A slot whose release has one call under way, which would go on for minutes.
+    /// A slot whose release has one call under way, which would go on for minutes on any machine.
     async fn busy(probation: Option<ProbationOptions>) -> (Arc<Slot>, JoinSet<Result<String, Code>>) {
-        let limits =
-            Limits { deadline_ms: 600_000, http_time_ms: 600_000, fuel: 1_000_000_000_000, ..Limits::default() };
+        let limits = Limits {
+            deadline_ms: 600_000,
+            http_time_ms: 600_000,
+            cpu_time_ms: 600_000,
+            fuel: 1_000_000_000_000,
+            ..Limits::default()
+        };
         let SlotOptions { sandbox, .. } = options("");
         let rollout = RolloutOptions { probation, ..RolloutOptions::default() };
         let options = SlotOptions { rollout, ..SlotOptions::new(SandboxOptions { limits, ..sandbox }) };
         let slot = Arc::new(Slot::new(services(), options).unwrap());
-        let endless = component(&Guest { describe: BUSY, master: Master::Version(u32::MAX), ..GUEST });
+        let endless = component(&Guest { describe: BUSY, master: Master::Endless, ..GUEST });
         assert_eq!(offer(&slot, &endless).await, Ok(Offered::Activated));
         let (mut call, called) = (JoinSet::new(), Arc::clone(&slot));
         call.spawn(async move { version(&called).await });
