@@ -105,8 +105,10 @@ fn is_time(text: &str) -> bool {
 }
 
 fn piece(part: &str) -> String {
-    let age =
-        part.strip_suffix(['s', 'm', 'h']).is_some_and(|n| !n.is_empty() && n.chars().all(|c| c.is_ascii_digit()));
+    // `5s`, and from two minutes on `2m` or `2m5s`.
+    let age = part.starts_with(|c: char| c.is_ascii_digit())
+        && part.ends_with(['s', 'm', 'h'])
+        && part.chars().all(|c| c.is_ascii_digit() || matches!(c, 's' | 'm' | 'h'));
     let cluster_ip =
         part.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| (96..=111).contains(&ip.octets()[1]) && ip.octets()[0] == 10);
     let node_port = part.parse::<u16>().is_ok_and(|p| (30000..=32767).contains(&p));
@@ -194,7 +196,7 @@ pub(crate) async fn kubectl_edits_labels_taints_and_waits(env: &Env) {
     session.run("uncordon NODE", "").await;
     session.run("patch node NODE -p {\"spec\":{\"taints\":[{\"key\":\"k\",\"effect\":\"NoExecute\"}]}}", "").await;
     session.run("get node NODE -o jsonpath={.spec.taints},{.metadata.labels.zone}", "").await;
-    session.run("wait --for=condition=Ready node/NODE --timeout=10s", "").await;
+    session.run("wait --for=condition=Ready node/NODE --timeout=60s", "").await;
     session.run("create -f -", SERVICE).await;
     session
         .run(
@@ -204,7 +206,7 @@ pub(crate) async fn kubectl_edits_labels_taints_and_waits(env: &Env) {
         .await;
     session.run("get service web", "").await;
     session.run("delete node NODE", "").await;
-    session.run("wait --for=delete node/NODE --timeout=10s", "").await;
+    session.run("wait --for=delete node/NODE --timeout=60s", "").await;
     expect_file!["../snapshots/edits.txt"].assert_eq(&session.transcript);
 }
 

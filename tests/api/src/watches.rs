@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::env::{Env, config_map};
 
-/// Reads a watch until `enough` says so or it ends by its own timeout.
+/// Reads a watch until `enough` says so or it ends by its own timeout, which no test waits for.
 async fn watch(env: &Env, query: &str, enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     watch_at(env, &env.core("configmaps"), query, enough).await
 }
 
 async fn watch_at(env: &Env, path: &str, query: &str, enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-    let request = Request::get(format!("{path}?watch=1&timeoutSeconds=5&{query}")).body(Vec::new()).unwrap();
+    let request = Request::get(format!("{path}?watch=1&timeoutSeconds=120&{query}")).body(Vec::new()).unwrap();
     let mut lines = env.client.request_stream(request).await.unwrap().lines();
     let mut events = Vec::new();
     while let Some(line) = lines.try_next().await.unwrap() {

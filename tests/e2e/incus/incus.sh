@@ -81,7 +81,7 @@ inside() {
   ip link set lo up; sysctl -qw net.ipv4.ip_forward=1
   export OVS_RUNDIR=$ovn OVN_RUNDIR=$ovn INCUS_DIR=$dir/incus INCUS_SECURITY_APPARMOR=false
   mkdir -p "$ovn" "$INCUS_DIR"; cd "$ovn"
-  vsctl="ovs-vsctl --timeout=30 --db=unix:$ovn/db.sock"
+  vsctl="ovs-vsctl --timeout=120 --db=unix:$ovn/db.sock"
   ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema
   ovsdb-tool create nb.db /usr/share/ovn/ovn-nb.ovsschema
   ovsdb-tool create sb.db /usr/share/ovn/ovn-sb.ovsschema
@@ -106,8 +106,8 @@ inside() {
 
 await() { # PATH: until it exists
   local _
-  for _ in $(seq 300); do [ -e "$1" ] && return; sleep 0.1; done
-  die "$1 did not appear within 30 s"
+  for _ in $(seq 1200); do [ -e "$1" ] && return; sleep 0.1; done
+  die "$1 did not appear within 120 s"
 }
 
 # === up, launch, down ===
@@ -158,7 +158,7 @@ up() {
   local outer=$!; disown
   # The namespace is there once PID 1 is the shell; a reused PID is told apart by it.
   local _ inner= netns=
-  for _ in $(seq 200); do
+  for _ in $(seq 1200); do
     inner=$(tr -d ' ' 2>/dev/null <"/proc/$outer/task/$outer/children" || true)
     [ -n "$inner" ] && netns=$(readlink "/proc/$inner/ns/net") && [ "$netns" != "$(readlink /proc/$$/ns/net)" ] && break
     netns=
@@ -180,7 +180,7 @@ preseed() {
   client "$dir"
   await "$INCUS_DIR/unix.socket" || return 1
   incus remote list >/dev/null 2>&1 || true # takes the client's greeting
-  timeout 60 incus admin waitready --timeout 50 || return 1
+  timeout 180 incus admin waitready --timeout 170 || return 1
   incus admin init --preseed <<X || return 1
 config: {core.https_address: "127.0.0.1:8443", network.ovn.northbound_connection: "unix:$dir/ovn/nb.sock", network.ovs.connection: "unix:$dir/ovn/db.sock"}
 storage_pools: [{name: default, driver: dir}]
@@ -205,12 +205,12 @@ down() {
   local dir=$1 quiet=${2:-} pid outer _
   if running "$dir"; then
     client "$dir"
-    timeout 60 incus list -f csv -c n 2>/dev/null | timeout 60 xargs -r incus delete -f >/dev/null 2>&1 || true
-    timeout 30 incus admin shutdown --timeout 20 >/dev/null 2>&1 || true
+    timeout 120 incus list -f csv -c n 2>/dev/null | timeout 120 xargs -r incus delete -f >/dev/null 2>&1 || true
+    timeout 60 incus admin shutdown --timeout 50 >/dev/null 2>&1 || true
     pid=$(cat "$dir/pid"); outer=$(cat "$dir/outer")
     # The end of PID 1 is the end of every process in there.
     kill -KILL "$pid" 2>/dev/null || true
-    for _ in $(seq 100); do [ -d "/proc/$outer" ] || break; sleep 0.1; done
+    for _ in $(seq 600); do [ -d "/proc/$outer" ] || break; sleep 0.1; done
   fi
   # Where the daemon was killed, its containers' control groups are left; those of a living process cannot be removed.
   local container

@@ -13,7 +13,7 @@ use kube::{
 };
 use tempfile::TempDir;
 
-use crate::{front::Front, workspace::run};
+use crate::{front::Front, wait::eventually, workspace::run};
 
 /// A running API server. Dropping this value stops it and deletes its data.
 #[derive(Debug)]
@@ -148,17 +148,19 @@ impl ApiServer {
         run("kubectl", &[&["--kubeconfig", &kubeconfig], arguments].concat())
     }
 
-    /// Waits up to a minute until a CRD is established.
+    /// Waits up to two minutes for each step until a CRD is established and its resource is served,
+    /// which is a moment later.
     ///
     /// # Errors
-    /// The CRD is not established in time, or kubectl is not installed.
-    pub fn wait_for_definition(&self, name: &str) -> Result<()> {
+    /// The resource is not served in time, or kubectl is not installed.
+    pub async fn wait_for_definition(&self, name: &str) -> Result<()> {
         let definition = format!("crd/{name}");
         // `kubectl wait` fails while the CRD has no conditions at all.
         for what in ["jsonpath={.status.acceptedNames.kind}", "condition=Established"] {
-            self.kubectl(&["wait", &format!("--for={what}"), &definition, "--timeout=60s"])?;
+            self.kubectl(&["wait", &format!("--for={what}"), &definition, "--timeout=120s"])?;
         }
-        Ok(())
+        let served = || std::future::ready(self.kubectl(&["get", name]));
+        eventually("the resource is served", 120, served).await.map(drop)
     }
 }
 

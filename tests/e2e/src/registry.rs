@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Seconds until it answers.
-const START_SECONDS: u64 = 30;
+const START_SECONDS: u64 = 120;
 
 /// User `pilot` with the password `clear skies`, hashed with bcrypt, the only hash that this
 /// registry supports.

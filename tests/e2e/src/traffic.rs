@@ -29,7 +29,7 @@ pub async fn wait_for_answers(address: &str, port: u16, names: &[&str]) -> Resul
         ensure!(seen == expected, "{url} is answered by {seen:?}, not by {expected:?}");
         Ok(())
     };
-    eventually("exactly these machines answer", 60, look).await
+    eventually("exactly these machines answer", 120, look).await
 }
 
 /// Swaps the release while requests to the Service `web` are sent (port 8080). Then changes the
@@ -46,7 +46,7 @@ pub async fn swap(manager: &mut Manager, client: &Client, address: &str, node_po
         get(&format!("http://{address}:8080/")).await.context("a request during the swap")?;
         Ok(())
     };
-    eventually("another release serves", 120, swapped).await?;
+    eventually("another release serves", 300, swapped).await?;
     manager.still_runs()?;
     set_port(client, "web", 9090, node_port).await?;
     wait_for_answers(address, 9090, names).await?;

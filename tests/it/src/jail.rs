@@ -157,7 +157,7 @@ fn slow_to_compile(tables: usize) -> Vec<u8> {
 async fn a_component_that_compiles_for_very_long_is_stopped_by_its_cpu_time_and_the_reason_names_the_limit() {
     let hostile = slow_to_compile(350);
     assert!(hostile.len() - built("dummy").len() < 100 << 10, "{} bytes are enough", hostile.len());
-    let limits = CompileLimits { time: Duration::from_secs(4), memory_bytes: 4 << 30, ..limits() };
+    let limits = CompileLimits { time: Duration::from_secs(30), memory_bytes: 4 << 30, ..limits() };
     compile(built("dummy"), limits).await.expect("a good component must compile within the limit");
     // The limit of wall time is 20 s, so that the child meets this one with a tenth of a core.
     let limits = CompileLimits { time: Duration::from_secs(1), ..limits };
@@ -274,6 +274,13 @@ async fn serving(limits: Limits) -> Slot {
     slot
 }
 
+/// A limit of CPU time, in milliseconds, that the example provider keeps on a slow machine and that
+/// a hostile component exceeds on a fast one: twice the time of the example provider, measured now.
+async fn compile_time_ms() -> u64 {
+    let cost = compile(built("dummy"), limits()).await.unwrap().cost.unwrap();
+    u64::try_from(cost.cpu.as_millis() * 2).unwrap().max(1_000)
+}
+
 async fn offer(slot: &Slot, bytes: Vec<u8>) -> Result<Offered, Refusal> {
     slot.offer(Offer { bytes: bytes.into(), origin: "file x".to_owned() }).await
 }
@@ -308,7 +315,7 @@ async fn nested_types_are_refused_even_with_an_unlimited_stack() {
 
 #[tokio::test]
 async fn nested_components_exceed_the_cpu_time_of_the_jail() {
-    let slot = serving(Limits { compile_time_ms: 2_000, ..Limits::default() }).await;
+    let slot = serving(Limits { compile_time_ms: compile_time_ms().await, ..Limits::default() }).await;
     let refusal = offer(&slot, nested_components(100_000)).await.unwrap_err();
     assert_eq!((refusal.stage, refusal.code, refusal.lasting), (Stage::Offered, "CompileLimit", true), "{refusal}");
     assert!(refusal.reason.contains("compileTimeMs"), "{refusal}");
@@ -319,8 +326,9 @@ async fn nested_components_exceed_the_cpu_time_of_the_jail() {
 #[tokio::test]
 async fn a_release_that_exceeds_a_compile_limit_does_not_affect_the_serving_release() {
     let patient = Limits { component_bytes: 64 << 20, compile_time_ms: 60_000, ..Limits::default() };
+    let short = Limits { compile_time_ms: compile_time_ms().await, ..patient.clone() };
     for (hostile, limits, limit) in [
-        (slow_to_compile(350), Limits { compile_time_ms: 5_000, ..patient.clone() }, "compileTimeMs"),
+        (slow_to_compile(350), short, "compileTimeMs"),
         (large(48 << 20), Limits { compile_memory_bytes: 64 << 20, ..patient.clone() }, "compileMemoryBytes"),
         (wide_types(20_000), Limits { compile_memory_bytes: 64 << 20, ..patient.clone() }, "compileMemoryBytes"),
     ] {
@@ -392,7 +400,7 @@ async fn the_serving_release_is_loaded_under_new_settings_while_the_jail_is_miss
         services.compiler.compile(&engine, other, limits(), || {}).await.unwrap();
     }
     fs::remove_file(program).unwrap();
-    let options = slot_options(Limits { deadline_ms: 1_000, http_time_ms: 1_000, ..Limits::default() });
+    let options = slot_options(Limits { deadline_ms: 25_000, ..Limits::default() });
     slot.prepare(options, EarlierOffers::Stand).await.unwrap().commit().await;
     assert!(slot.info().is_some(), "{:?}", slot.status().borrow().refused);
     assert_eq!(offer(&slot, marked("dummy", 18)).await.unwrap_err().code, "CompileUnavailable");

@@ -14,8 +14,8 @@ use tokio::{task::JoinSet, time};
 
 use crate::{components::marked, jail::command};
 
-/// Timeout of a wait, longer than any step takes on a working machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a wait, longer than any step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A slot that gets its offers from a watched file, and the folder of that file.
 struct Fed {

@@ -18,8 +18,8 @@ use self::binaries::Binaries;
 use crate::ports;
 
 /// How long the API server may take to be ready: 3 s on an idle machine, a minute on one that
-/// compiles beside it.
-const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// compiles beside it, and more where four of them start at once.
+const READY_TIMEOUT: Duration = Duration::from_secs(300);
 /// Pause between two readiness checks.
 const READY_POLL: Duration = Duration::from_millis(100);
 /// The token of the administrator; the server listens on loopback only.
@@ -211,7 +211,7 @@ impl ApiServer {
             return false;
         }
         let asked = Command::new("curl")
-            .args(["--silent", "--insecure", "--fail", "--max-time", "2", "--noproxy", "*"])
+            .args(["--silent", "--insecure", "--fail", "--max-time", "10", "--noproxy", "*"])
             .arg("--header")
             .arg(format!("Authorization: Bearer {TOKEN}"))
             .arg(format!("{}/readyz", self.url()))

@@ -71,7 +71,7 @@ async fn a_rotated_credential_is_exchanged_in_place() {
     assert!(!both.contains("first") && !both.contains("another"), "{both}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_controllers_do_not_wait_for_a_component_that_is_not_there() {
     let world = World::new(PROVIDER).await;
     let decided = tokio::time::timeout(super::FIRST_RELEASES / 2, world.fleet.first_releases()).await;

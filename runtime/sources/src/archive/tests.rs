@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeSet,
     fs::{self, Permissions},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{PermissionsExt as _, chown, symlink},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -386,9 +387,11 @@ fn a_kill_at_any_moment_leaves_a_complete_release() {
             .args(["--exact", "archive::tests::a_kill_at_any_moment_leaves_a_complete_release"])
             .env(WRITER, folder.path())
             .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        wait_a_moment(Duration::from_micros(random.u64(2_000..25_000)));
+        wait_for_signs(&mut writer, random.usize(1..=2));
+        wait_a_moment(Duration::from_micros(random.u64(0..25_000)));
         writer.kill().unwrap();
         writer.wait().unwrap();
         cut += new_files(&folder.path().join(NEW));
@@ -421,6 +424,13 @@ fn wait_a_moment(moment: Duration) {
     std::thread::park_timeout(moment);
 }
 
+/// On a busy machine the start of a process and a write take any time, so that the moment of a kill
+/// counts from what the process has done.
+fn wait_for_signs(writer: &mut Child, count: usize) {
+    let signs = writer.stderr.as_mut().unwrap().read_exact(&mut vec![0; count]);
+    signs.expect("the writer must run until it is killed");
+}
+
 /// Long enough that a kill can interrupt the write.
 fn release(number: u64) -> String {
     format!("{number} ") + &"x".repeat(300_000)
@@ -430,7 +440,10 @@ fn bad(number: u64) -> Quarantined {
     Quarantined { digest: format!("sha256:{number:064x}"), reason: "it traps".to_owned(), retried: false }
 }
 
+/// Gives one sign before it opens the folder, and one after each release.
 fn write_until_killed(folder: &Path) -> ! {
+    let sign = || io::stderr().write_all(b".").unwrap();
+    sign();
     let archive = open(folder);
     let mut number = text(&archive, "a").map_or(0, |text| text.split(' ').next().unwrap().parse().unwrap());
     loop {
@@ -439,5 +452,6 @@ fn write_until_killed(folder: &Path) -> ! {
         }
         number += 1;
         archive.put("a", SOURCE, &offer(&release(number))).unwrap();
+        sign();
     }
 }

@@ -187,13 +187,22 @@ fn a_gzip_stream_longer_than_the_limit_of_a_component_is_not_decompressed() {
     assert!(failure.starts_with("ConfigMapGzip: "), "{failure}");
 }
 
-#[tokio::test]
-async fn a_component_is_decompressed_on_a_thread_of_the_blocking_pool() {
+/// The only thread for blocking work is busy, so that work for it cannot end before the test frees
+/// the thread.
+#[test]
+fn a_component_is_decompressed_on_a_thread_of_the_blocking_pool() {
     let reference = ConfigMapReference { names: vec!["one".to_owned()], ..reference(None) };
     let there = [Part::There(Arc::new(map(&[("provider.wasm", &blocks_without_content(500_000))])))];
-    let mut read = Box::pin(put_together(&reference, &there, 4 << 20));
-    assert!((&mut read).now_or_never().is_none(), "it was decompressed on the async thread");
-    assert!(matches!(read.await, Some(Err(ConfigMapFailure::Gzip { .. }))));
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+    runtime.unwrap().block_on(async {
+        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let thread = tokio::task::spawn_blocking(move || busy.recv());
+        let mut read = Box::pin(put_together(&reference, &there, 4 << 20));
+        assert!((&mut read).now_or_never().is_none(), "it was decompressed on the async thread");
+        free.send(()).unwrap();
+        thread.await.unwrap().unwrap();
+        assert!(matches!(read.await, Some(Err(ConfigMapFailure::Gzip { .. }))));
+    });
 }
 
 // === watched ===

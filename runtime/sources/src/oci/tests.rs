@@ -23,7 +23,7 @@ mod layouts;
 mod server;
 mod signatures;
 
-const OPTIONS: PullOptions = PullOptions { bytes_max: 1000, timeout: Duration::from_secs(20), signatures: None };
+const OPTIONS: PullOptions = PullOptions { bytes_max: 1000, timeout: Duration::from_secs(60), signatures: None };
 
 fn options(server: &Server) -> RegistryOptions {
     RegistryOptions {

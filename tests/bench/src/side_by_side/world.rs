@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     ops::Range,
     path::PathBuf,
     process,
@@ -23,7 +23,7 @@ use kube::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skysail_dev::cloud::{Instance, Knobs, SimCloud, SimOptions, SimServer};
-use skysail_test_support::apiserver::ApiServer;
+use skysail_test_support::{apiserver::ApiServer, ports};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -97,8 +97,7 @@ impl World {
         let read = Kubeconfig::read_from(&kubeconfig)?;
         let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
-        let port =
-            TcpListener::bind(loopback).and_then(|listener| listener.local_addr()).context("a free port")?.port();
+        let port = ports::free()?;
         cluster::create_nodes(&client, &machines).await?;
         cluster::create_services(&client, size).await?;
         Ok(Self { client, cloud, size, machines, port, kubeconfig, folder, server, _api: api })

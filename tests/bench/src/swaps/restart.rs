@@ -38,7 +38,7 @@ use super::{
 /// Period between two checks: short compared with the measured times.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// The time after which a manager without progress has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// Kills and starts a manager `rounds` times; `say` receives the progress.

@@ -8,7 +8,7 @@ use skysail_test_bench::side_by_side::{
 };
 
 const SIZE: Size = Size { nodes: 12, services: 5 };
-const TASK: Task = Task { latency: Duration::from_millis(1), idle: Duration::ZERO, limit: Duration::from_secs(120) };
+const TASK: Task = Task { latency: Duration::from_millis(1), idle: Duration::ZERO, limit: Duration::from_secs(300) };
 
 fn created(figures: &Figures, path: &str) -> u64 {
     figures.cloud_requests.get(&format!("POST /v1/{path}")).copied().unwrap_or_default()

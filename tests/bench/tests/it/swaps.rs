@@ -28,9 +28,11 @@ async fn every_release_of_each_source_serves_and_no_call_fails() {
         assert!(figures.component_bytes > 300 << 10 && figures.code_bytes > figures.component_bytes, "{figures:?}");
         assert!(figures.compile_ms > 0.0 && figures.resident_mib.len() > 1, "{figures:?}");
         // Sources that compile report a compile time; the other sources cannot compile, because the
-        // jail is removed.
-        let compiled = figures.shares.compiled_ms + figures.shares.judged_ms > 10.0;
-        assert_eq!(compiled, source != Source::Memory, "{figures:?}");
+        // jail is removed: on a busy machine they take a while, too, but less than a compilation
+        // took in the same run.
+        let took = figures.shares.compiled_ms + figures.shares.judged_ms;
+        let known = source == Source::Memory;
+        assert!(if known { took < figures.compile_ms } else { took > 10.0 }, "{figures:?}");
         assert!(figures.serving_ms.max > 0.0 && figures.serving_ms.max <= figures.written_ms.max, "{figures:?}");
         all.push(figures);
     }

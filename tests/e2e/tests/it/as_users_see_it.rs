@@ -100,11 +100,11 @@ impl World {
             ensure!(answer.is_err(), "a client outside of the ranges is answered by {answer:?}");
             Ok(())
         };
-        eventually("clients outside of the ranges are refused", 30, refused).await?;
+        eventually("clients outside of the ranges are refused", 120, refused).await?;
         self.set("e4", json!({ "loadBalancerSourceRanges": ["192.0.2.0/24", "127.0.0.0/8"] })).await?;
         wait_for_answers(&address, 8080, &NODES).await?;
         self.set("e4", json!({ "loadBalancerSourceRanges": ["192.0.2.0/24"] })).await?;
-        eventually("they are refused again", 30, refused).await?;
+        eventually("they are refused again", 120, refused).await?;
         self.set("e4", json!({ "loadBalancerSourceRanges": null })).await?;
         wait_for_answers(&address, 8080, &NODES).await?;
         self.delete("e4").await
@@ -123,7 +123,7 @@ impl World {
                 }
                 anyhow::Ok(())
             };
-            eventually("one client keeps its machine", 30, sticks).await.with_context(|| policy.to_owned())?;
+            eventually("one client keeps its machine", 120, sticks).await.with_context(|| policy.to_owned())?;
             self.set("e5", json!({ "sessionAffinity": "None" })).await?;
             wait_for_answers(&address, 8080, &NODES).await.with_context(|| policy.to_owned())?;
         }
@@ -147,7 +147,7 @@ impl World {
             ensure!(failed, "there is no Event SyncLoadBalancerFailed");
             anyhow::Ok(())
         };
-        eventually("the deletion is tried", 30, tried).await?;
+        eventually("the deletion is tried", 120, tried).await?;
         ensure!(self.has_finalizer("e6").await?, "the finalizer went before the load balancer");
         self.cloud.cloud.set_knobs(Knobs::default())?;
         self.is_gone("e6").await
@@ -165,7 +165,7 @@ impl World {
             ensure!(messages.iter().any(|text| text.contains("has no node port")), "the Events say {messages:?}");
             anyhow::Ok(())
         };
-        eventually("the Event names the missing node port", 30, reported).await?;
+        eventually("the Event names the missing node port", 120, reported).await?;
         self.set("e7", json!({ "allocateLoadBalancerNodePorts": true, "ports": ports(8080, NODE_PORT) })).await?;
         let address = self.address("e7").await?;
         wait_for_answers(&address, 8080, &NODES).await?;
@@ -189,7 +189,7 @@ impl World {
             ensure!(backends.all(|backend| backend.port == port), "a backend has another port than {port}");
             anyhow::Ok(())
         };
-        eventually("the cloud has the node port", 30, look).await
+        eventually("the cloud has the node port", 120, look).await
     }
 
     async fn delete(&self, name: &str) -> Result<()> {

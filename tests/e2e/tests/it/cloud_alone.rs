@@ -49,7 +49,7 @@ async fn a_manager_of_a_real_cluster_uses_the_simulated_cloud_by_the_printed_com
     let definition = folder.path().join("crd.yaml");
     fs::write(&definition, run(skysail()?, &["crd"])?)?;
     server.kubectl(&["apply", "--server-side", "-f", &definition.display().to_string()])?;
-    server.wait_for_definition("providers.skysail.dev")?;
+    server.wait_for_definition("providers.skysail.dev").await?;
     ensure!(commands("kubectl").count() == 3, "{printed}");
     for command in commands("kubectl") {
         server.kubectl(&command.split_whitespace().skip(1).collect::<Vec<_>>())?;

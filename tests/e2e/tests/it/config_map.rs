@@ -44,7 +44,7 @@ async fn a_config_map_that_is_replaced_swaps_the_provider() -> Result<()> {
     let first = manager.release()?;
     manager.offer_another_release()?;
     write(&server, &manager.component())?;
-    let swapped = eventually("the new release serves", 60, || {
+    let swapped = eventually("the new release serves", 300, || {
         let release = manager.release().and_then(|release| {
             ensure!(release != first, "{release} still serves");
             Ok(())

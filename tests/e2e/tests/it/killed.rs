@@ -53,7 +53,7 @@ const WORK_MAX: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Longest wait for a manager's first request to the cloud, and for the final state.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manager_that_is_killed_at_200_random_moments_loses_nothing_and_makes_nothing_twice() -> Result<()> {

@@ -214,7 +214,7 @@ impl World {
         let server = ApiServer::start()?;
         let (kubeconfig, token) = Self::install(&server, folder)?;
         let (client, cloud) = (server.client().await?, Simulated::start(&["a", "b"]).await?);
-        server.wait_for_definition("providers.skysail.dev")?;
+        server.wait_for_definition("providers.skysail.dev").await?;
         fs::write(folder.path().join(TOKEN), cloud.token().1)?;
         fs::copy(component("simcloud")?, folder.path().join(COMPONENT))?;
         for command in commands_of_the_readme(folder.path())? {
@@ -270,7 +270,7 @@ impl World {
             anyhow::Ok(())
         };
         eventually("the Service goes", 60, service_gone).await?;
-        eventually("there are Events of all", 30, || future::ready(self.has_events())).await
+        eventually("there are Events of all", 120, || future::ready(self.has_events())).await
     }
 
     fn has_events(&self) -> Result<()> {

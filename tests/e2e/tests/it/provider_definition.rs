@@ -18,10 +18,7 @@ impl Cluster {
         let cluster = Self { server: ApiServer::start()?, folder: tempfile::tempdir()? };
         let file = root().join("deploy/manifests/crd.yaml").display().to_string();
         cluster.server.kubectl(&["apply", "--server-side", "--warnings-as-errors", "-f", &file])?;
-        cluster.server.wait_for_definition("providers.skysail.dev")?;
-        // The resource is served a moment after the condition is true.
-        let served = || future::ready(cluster.server.kubectl(&["get", "providers"]));
-        eventually("the resource is served", 60, served).await?;
+        cluster.server.wait_for_definition("providers.skysail.dev").await?;
         Ok(cluster)
     }
 

@@ -31,16 +31,16 @@ use crate::simulated::Simulated;
 
 const NODE_PORT: u16 = 30_080;
 
-/// Seconds until a release serves, or is known not to.
-const PATIENCE: u64 = 120;
+/// Seconds until a release serves, or is known not to: a busy machine compiles it in that time.
+const PATIENCE: u64 = 240;
 
 /// Services before and after a swap.
 const SERVICES_BESIDE: usize = 5;
 /// Services that are made until a release is known not to serve: as many as [`MADE_EVERY`] makes in
-/// two minutes, less than there are addresses.
+/// four minutes, less than there are addresses.
 const SERVICES_MAX: usize = 240;
 /// Between two Services while a swap is under way.
-const MADE_EVERY: Duration = Duration::from_millis(500);
+const MADE_EVERY: Duration = Duration::from_secs(1);
 /// How the calls that made load balancers are counted.
 const ENSURED: &str = r#"skysail_provider_calls_total{provider="sim",function="load-balancers.ensure",outcome="Ok"}"#;
 
@@ -71,7 +71,7 @@ impl World {
         refused(&server, &["status"], "--server https://HOST:10258")?;
         let definition = run(&skysail()?, &["crd"])?;
         apply(&server, folder.path(), &definition)?;
-        server.wait_for_definition("providers.skysail.dev")?;
+        server.wait_for_definition("providers.skysail.dev").await?;
         let client = server.client().await?;
         ensure!(of_cluster(&server, &["status"])?.starts_with("No Providers in the cluster."), "there are Providers");
         refused(&server, &["orphans"], "the cluster has no Provider")?;
@@ -186,7 +186,7 @@ impl World {
     }
 
     async fn until_event_about(&self, provider: &str, reason: &str) -> Result<()> {
-        eventually(reason, 30, || {
+        eventually(reason, PATIENCE, || {
             let found = self.events(provider).and_then(|events| {
                 ensure!(events.contains(reason), "{events}");
                 Ok(())

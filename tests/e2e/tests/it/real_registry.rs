@@ -146,7 +146,7 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     let second = next(&manager, &first).await.map_err(|error| error.context(manager.last_words()))?;
 
     registry.stop()?;
-    eventually("the manager notices", 30, || {
+    eventually("the manager notices", 120, || {
         std::future::ready(manager.log().contains("RegistryUnreachable").then_some(()).context("nothing is said"))
     })
     .await?;
@@ -194,7 +194,7 @@ fn unreachable(kubeconfig: &str) -> Result<String> {
 
 /// The digest that serves after this one.
 async fn next(manager: &Manager, before: &str) -> Result<String> {
-    eventually("the tag's new release serves", 60, || std::future::ready(other_than(before, manager.release()))).await
+    eventually("the tag's new release serves", 300, || std::future::ready(other_than(before, manager.release()))).await
 }
 
 fn other_than(before: &str, release: Result<String>) -> Result<String> {

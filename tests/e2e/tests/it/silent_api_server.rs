@@ -31,7 +31,7 @@ const WORKS_AGAIN: Duration = Duration::from_secs(60);
 /// How often the calm time is added to [`WORKS_AGAIN`]: see the module.
 const BUSY: u32 = 20;
 /// For work that no silence delays, on a busy machine.
-const CALM_SECONDS: u64 = 120;
+const CALM_SECONDS: u64 = 300;
 /// How long the API server is silent: longer than any deadline of a request.
 const SILENCE: Duration = Duration::from_secs(45);
 const ALONE: [&str; 1] = ["--leader-elect=false"];

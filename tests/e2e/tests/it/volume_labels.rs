@@ -61,7 +61,7 @@ async fn a_new_volume_gets_the_zone_of_its_disk_and_an_unknown_one_is_refused() 
     let volumes = Api::<PersistentVolume>::all(client);
     // The API server uses a new webhook after about a second; until then volumes have no labels.
     let mut turn = 0;
-    let labelled = skysail_test_e2e::wait::eventually("a new volume is labelled", 30, || {
+    let labelled = skysail_test_e2e::wait::eventually("a new volume is labelled", 120, || {
         turn += 1;
         let volume = volume(&format!("data-{turn}"), &disk.id);
         async {

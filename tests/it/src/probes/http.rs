@@ -244,17 +244,16 @@ pub(super) async fn http_header_bytes_beyond_the_limit_are_not_sent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn http_time_ends_an_exchange_that_takes_too_long() {
     let server = Server::new(Answer::Never).await;
-    let limits = Limits { http_time_ms: 200, http_requests_per_second: 10_000, ..Limits::default() };
+    let limits = Limits { http_time_ms: 1_000, http_requests_per_second: 10_000, ..Limits::default() };
     let attacked = server.attacked_by("http-time", limits).await;
     attacked
         .run(Attack::Master, |result, record| {
             assert_eq!(result, Ok("0 answered, Some(Failure::Timeout)".to_owned()));
             let [hit] = record.limits_hit.as_slice() else { panic!("{record:?}") };
-            assert_eq!((hit.limit, hit.max), (Limit::HttpTime, 200));
-            assert!(
-                hit.used >= 200 && record.http.time.as_millis() >= 200 && record.guest.as_millis() < 100,
-                "{record:?}"
-            );
+            assert_eq!((hit.limit, hit.max), (Limit::HttpTime, 1_000));
+            assert!(hit.used >= 1_000 && record.http.time.as_millis() >= 1_000, "{record:?}");
+            // The wait is no time of the guest; what a busy machine takes from the guest is.
+            assert!(record.guest < record.wall / 2, "{record:?}");
         })
         .await;
 }
@@ -339,7 +338,8 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
             let hits: Vec<_> = record.limits_hit.iter().map(|hit| hit.limit).collect();
             assert!(hits.contains(&Limit::HttpRequestBytes) && hits.contains(&Limit::HttpRequests), "{hits:?}");
             assert_eq!(record.http.requests, 3);
-            let heads = heads.lock().unwrap();
+            // Those of this attack: how many attacks there are depends on the machine.
+            let heads = std::mem::take(&mut *heads.lock().unwrap());
             let starts: Vec<_> = heads.iter().filter_map(|head| head.lines().next()).collect();
             assert_eq!(starts, ["get / http/1.1", "post / http/1.1", "get / http/1.1"]);
             let with_token: Vec<_> =

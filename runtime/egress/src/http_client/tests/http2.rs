@@ -3,6 +3,7 @@
 use std::{
     future::poll_fn,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -18,7 +19,8 @@ use skysail_provider::{Limit, LimitHit};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    task::JoinSet,
+    task::{JoinSet, yield_now},
+    time::advance,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -87,6 +89,22 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, answer: Answer, requests: Ar
         requests.fetch_add(1, Ordering::SeqCst);
         answers.spawn(answer(respond));
     }
+}
+
+/// The result of an exchange whose time passes as soon as the condition holds. Until then the
+/// paused clock stands, because this task is always ready: on a busy machine a handshake takes any
+/// time.
+async fn late<T>(exchange: impl Future<Output = T>, time: Duration, condition: impl Fn() -> bool) -> T {
+    let mut exchange = pin!(exchange);
+    while !condition() {
+        tokio::select! {
+            biased;
+            result = &mut exchange => return result,
+            () = yield_now() => {}
+        }
+    }
+    advance(time * 2).await;
+    exchange.await
 }
 
 /// An answer with these headers and no body.
@@ -167,7 +185,7 @@ async fn an_endless_body_is_stopped_at_the_limit() {
     assert_eq!((kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpResponseBytes, 100_000));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_ends_with_the_time_of_the_exchange() {
     let server = Server::start(|mut respond| {
         Box::pin(async move {
@@ -178,13 +196,14 @@ async fn a_body_that_never_ends_ends_with_the_time_of_the_exchange() {
     })
     .await;
     let limits = HttpLimits { exchange_time_max: Duration::from_millis(100), ..HttpLimits::default() };
-    let (kind, hit) = server.stopped(limits).await;
+    let is_asked = || server.requests.load(Ordering::SeqCst) > 0;
+    let (kind, hit) = late(server.stopped(limits), limits.exchange_time_max, is_asked).await;
     assert_eq!((kind, hit.limit, hit.max), (FailureKind::Timeout, Limit::HttpTime, 100));
 }
 
 /// hyper does not report interim answers of HTTP/2, so that their number has no bound but the time.
 /// They are read in a task of their own, which has to let others have their turn, and none is kept.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn endless_interim_answers_end_with_the_time_of_the_exchange_and_stop_no_other_task() {
     const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
     // HEADERS of the first stream, with the status 103.
@@ -211,15 +230,20 @@ async fn endless_interim_answers_end_with_the_time_of_the_exchange_and_stop_no_o
     let (counted, flood) = (Arc::clone(&turns), Arc::clone(&sent_bytes));
     tasks.spawn(async move {
         loop {
-            tokio::task::yield_now().await;
+            yield_now().await;
             let is_flooded = flood.load(Ordering::Relaxed) > 0;
             counted.fetch_add(usize::from(is_flooded), Ordering::Relaxed);
         }
     });
     let limits = HttpLimits { exchange_time_max: Duration::from_secs(1), ..HttpLimits::default() };
     let client = limited_client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]), &limits);
-    let failure = sent(&client, &HttpBudget::new(limits, None), get(url)).await.unwrap_err();
+    let budget = HttpBudget::new(limits, None);
+    // The flood is read, and other tasks have their turn.
+    let is_flooded = || {
+        let is_read = sent_bytes.load(Ordering::Relaxed) > 10 * INTERIM.len() * 1000;
+        is_read && turns.load(Ordering::Relaxed) > 0
+    };
+    let result = late(sent(&client, &budget, get(url)), limits.exchange_time_max, is_flooded).await;
+    let failure = result.unwrap_err();
     assert_eq!((failure.kind, failure.limit.map(|hit| hit.limit)), (FailureKind::Timeout, Some(Limit::HttpTime)));
-    assert!(sent_bytes.load(Ordering::Relaxed) > 10 * INTERIM.len() * 1000, "the flood was read");
-    assert!(turns.load(Ordering::Relaxed) > 0, "other tasks had their turn");
 }

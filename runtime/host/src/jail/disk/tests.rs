@@ -2,9 +2,10 @@
 
 use std::{
     fs::{self, Permissions},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -184,9 +185,11 @@ fn a_kill_at_any_moment_leaves_only_complete_files() {
             .args(["--exact", "jail::disk::tests::a_kill_at_any_moment_leaves_only_complete_files"])
             .env(WRITER, &folder)
             .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        std::thread::park_timeout(Duration::from_micros(random.u64(2_000..25_000)));
+        wait_for_signs(&mut writer, random.usize(1..=2));
+        std::thread::park_timeout(Duration::from_micros(random.u64(0..25_000)));
         writer.kill().unwrap();
         writer.wait().unwrap();
         cut += named(&folder, "new");
@@ -214,10 +217,21 @@ fn named(folder: &Path, extension: &str) -> usize {
     entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|found| found == extension)).count()
 }
 
+/// Gives one sign before it opens the folder, and one after each write.
 fn write_until_killed(folder: &Path) -> ! {
+    let sign = || io::stderr().write_all(b".").unwrap();
+    sign();
     let disk = Disk::open(folder.to_owned(), CODE_MAX, &KEY).unwrap();
     for n in (0..=u8::MAX).cycle() {
         disk.put(&key(n), &machine_code(n), COST);
+        sign();
     }
     unreachable!("the numbers go round");
+}
+
+/// On a busy machine the start of a process and a write take any time, so that the moment of a kill
+/// counts from what the process has done.
+fn wait_for_signs(writer: &mut Child, count: usize) {
+    let signs = writer.stderr.as_mut().unwrap().read_exact(&mut vec![0; count]);
+    signs.expect("the writer must run until it is killed");
 }

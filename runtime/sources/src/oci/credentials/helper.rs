@@ -103,18 +103,22 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path, time::Duration};
+    use std::{fs, path::Path, pin::pin, time::Duration};
 
     use expect_test::{Expect, expect};
-    use tokio::process::Command;
+    use futures::poll;
+    use tokio::{process::Command, task::yield_now, time};
 
     use super::{Login, answer};
+
+    /// Longer than a helper that ends takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Runs this shell script as a helper; `$1` is the helper's command.
     async fn asked(script: &str) -> Result<Option<Login>, String> {
         let mut command = Command::new("sh");
         command.args(["-c", script, "helper"]);
-        answer(command, "ghcr.io", Duration::from_secs(1)).await
+        answer(command, "ghcr.io", PATIENCE).await
     }
 
     async fn refused(script: &str, expected: Expect) {
@@ -141,17 +145,26 @@ mod tests {
         refused("echo hunter2; echo hunter2 >&2; exit 1", expect!["failed: run it by hand with `get`"]).await;
         refused("echo hunter2", expect!["does not print a user name and a secret: run it by hand with `get`"]).await;
         refused("yes hunter2", expect!["prints more than 65536 bytes: run it by hand with `get`"]).await;
-        let missing = answer(Command::new("docker-credential-of-nobody"), "ghcr.io", Duration::from_secs(1)).await;
+        let missing = answer(Command::new("docker-credential-of-nobody"), "ghcr.io", PATIENCE).await;
         expect!["cannot be run (No such file or directory (os error 2)): install it in a directory of the PATH"]
             .assert_eq(&missing.err().unwrap_or_default());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_helper_that_never_ends_is_killed_with_all_its_child_processes() {
         let folder = tempfile::tempdir().unwrap();
         let ids = folder.path().join("ids");
-        let script = format!("sleep 1000 & echo $$ $! > {}; wait", ids.display());
-        refused(&script, expect!["did not finish within 1s and was killed: run it by hand with `get`"]).await;
+        let script = format!("sleep 1000 & echo $$ $! >{0}.new && mv {0}.new {0}; wait", ids.display());
+        let mut helper = pin!(asked(&script));
+        while !ids.exists() {
+            // The paused clock stands while this task is ready: the helper has time to start.
+            assert!(poll!(&mut helper).is_pending(), "the helper ended");
+            yield_now().await;
+        }
+        time::advance(PATIENCE * 2).await;
+        let Err(failure) = helper.await else { panic!("{script} was accepted") };
+        expect!["did not finish within 60s and was killed: run it by hand with `get`"].assert_eq(&failure);
+        time::resume();
         let ids = fs::read_to_string(ids).unwrap();
         assert_eq!(ids.split_whitespace().count(), 2, "{ids}");
         for id in ids.split_whitespace() {
@@ -164,12 +177,11 @@ mod tests {
             let stat = fs::read_to_string(Path::new("/proc").join(id).join("stat"));
             stat.is_ok_and(|stat| !stat.contains(") Z "))
         };
-        for _ in 0..100 {
-            if !runs() {
-                return;
+        let ends = async {
+            while runs() {
+                time::sleep(Duration::from_millis(20)).await;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("process {id} still runs");
+        };
+        time::timeout(PATIENCE, ends).await.unwrap_or_else(|_| panic!("process {id} still runs"));
     }
 }

@@ -123,7 +123,8 @@ async fn compared(world: &World, bad: &Path, serving: &str) -> Result<()> {
 }
 
 async fn grows(world: &World, good: &Path) -> Result<()> {
-    world.patch(&json!({ "spec": { "rollout": { "canary": { "calls": 1, "time": "5s" } } } }))?;
+    // So long that a busy machine looks at the status at least once meanwhile.
+    world.patch(&json!({ "spec": { "rollout": { "canary": { "calls": 1, "time": "30s" } } } }))?;
     in_force(world).await?;
     let digest = world.push_marked(good, 3)?;
     world.until("the canary serves a share", |status| at(status, "/candidate/stage") == "canary").await?;

@@ -134,7 +134,7 @@ async fn definition_deleted(world: &mut World, older: &Value) -> Result<()> {
 
     let definition = run(&skysail()?, &["crd"])?;
     apply(&world.server, world.folder.path(), &definition)?;
-    world.server.wait_for_definition("providers.skysail.dev")?;
+    world.server.wait_for_definition("providers.skysail.dev").await?;
     world.apply(older)?;
     world.wait("Ready").map_err(|error| error.context(world.manager.last_words()))?;
     eventually("/readyz passes", PATIENCE, || async {
