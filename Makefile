@@ -49,8 +49,8 @@ check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no r
 
 simulate: ## run SEEDS simulated days from SEED_FROM (500 from 0), or print one day line by line: SEED=n
 	@.ci/setup build
-	@$(cargo) build --locked -q --release -p skysail-test-simulation
-	@$(with) "$${CARGO_TARGET_DIR:-target}/release/simulate" $(if $(SEED),--one $(SEED) --story,--seeds $(or $(SEEDS),500) --seed-from $(or $(SEED_FROM),0))
+	@$(cargo) build --locked -q --profile simulation -p skysail-test-simulation
+	@$(with) "$${CARGO_TARGET_DIR:-target}/simulation/simulate" $(if $(SEED),--one $(SEED) --story,--seeds $(or $(SEEDS),500) --seed-from $(or $(SEED_FROM),0))
 
 guests: ## build every component (providers and probes) into target/components
 	@.ci/setup guests

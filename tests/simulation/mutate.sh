@@ -22,12 +22,12 @@ tree_apply() { (cd "$tree" && GIT_CEILING_DIRECTORIES=$target git apply "$@"); }
 
 # build LOG: builds the simulation in the copy. A patch changes a few functions.
 build() {
-  CARGO_PROFILE_RELEASE_INCREMENTAL=true CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --release --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$1" 2>&1
+  CARGO_PROFILE_SIMULATION_INCREMENTAL=true CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --profile simulation --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$1" 2>&1
 }
 # Without a bug all days have to end well; otherwise a failed day proves nothing.
 printf '%-40s ' "no bug"
 build "$target/none.log" || { echo "does not build: see $target/none.log"; exit 2; }
-"$target/release/simulate" --seeds "$seeds" >"$target/none.log" 2>&1 || { echo "ends badly: see $target/none.log"; exit 2; }
+"$target/simulation/simulate" --seeds "$seeds" >"$target/none.log" 2>&1 || { echo "ends badly: see $target/none.log"; exit 2; }
 echo "$seeds days end well"
 
 survived=()
@@ -38,7 +38,7 @@ for name in "${names[@]}"; do
   printf '%-40s ' "$name"
   build "$target/$name.log" || { echo "does not build: see $target/$name.log"; exit 2; }
   status=0
-  "$target/release/simulate" --seeds "$seeds" >"$target/$name.log" 2>&1 || status=$?
+  "$target/simulation/simulate" --seeds "$seeds" >"$target/$name.log" 2>&1 || status=$?
   if [ $status = 0 ]; then
     echo "SURVIVED $seeds days"
     survived+=("$name")

@@ -46,8 +46,18 @@ pub(crate) struct Vendor {
     made: usize,
     chance: Chance,
     story: Story,
-    /// A second offer that comes while the first one is loaded: of which provider, and when.
-    due: Option<(usize, Instant)>,
+    /// What happens while an offer is loaded: to which provider, and when.
+    due: Option<(usize, Instant, Next)>,
+}
+
+/// What follows an offer while its component is loaded.
+#[derive(Clone, Copy)]
+enum Next {
+    /// A second offer.
+    Offer,
+    /// The operator changes to the other place, whose source fails: no offer replaces the one that
+    /// is loaded.
+    OtherPlace,
 }
 
 impl Vendor {
@@ -113,15 +123,31 @@ impl Vendor {
         let earlier = earlier.filter(|_| nature == "earlier");
         let component = earlier.unwrap_or_else(|| self.component(source, nature));
         self.publish(source, component);
-        if self.chance.once_in(0.3) {
-            self.due = Some((provider, Instant::now() + self.chance.milliseconds(0..=4_000)));
+        if let Some(next) =
+            self.chance.weighted(&[(6, None), (3, Some(Next::Offer)), (1, Some(Next::OtherPlace))]).flatten()
+        {
+            self.due = Some((provider, Instant::now() + self.chance.milliseconds(0..=4_000), next));
         }
     }
 
-    /// Offers what is due.
+    /// Does what is due.
     pub(crate) fn go_on(&mut self) {
-        if let Some((provider, _)) = self.due.take_if(|(_, at)| *at <= Instant::now()) {
-            self.offer_good(provider);
+        match self.due.take_if(|(_, at, _)| *at <= Instant::now()) {
+            Some((provider, _, Next::Offer)) => self.offer_good(provider),
+            Some((provider, _, Next::OtherPlace)) => {
+                let (_, present) = self.source(provider);
+                self.fail_source((provider, 1 - present));
+                self.change(provider, |conf| conf.place = 1 - conf.place);
+            }
+            None => {}
+        }
+    }
+
+    fn fail_source(&self, (provider, place): (usize, usize)) {
+        let failure = SourceFailure { code: "Unreachable", reason: "the registry does not answer".to_owned() };
+        self.story.tell("vendor", format_args!("has a registry of p{provider} that does not answer"));
+        if let Some(place) = self.providers.get(provider).and_then(|provided| provided.places.get(place)) {
+            drop(place.found.send_replace(Err(failure)));
         }
     }
 
@@ -129,13 +155,7 @@ impl Vendor {
     pub(crate) fn disturb_source(&mut self) {
         let provider = self.chance.number(0..=1);
         match self.chance.number(0..=4) {
-            0 | 1 => {
-                let failure = SourceFailure { code: "Unreachable", reason: "the registry does not answer".to_owned() };
-                self.story.tell("vendor", format_args!("has a registry of p{provider} that does not answer"));
-                if let Some(provided) = self.providers.get(provider) {
-                    drop(provided.place().found.send_replace(Err(failure)));
-                }
-            }
+            0 | 1 => self.fail_source(self.source(provider)),
             2 | 3 => self.restore_source(provider),
             _ => self.change(provider, |conf| conf.place = 1 - conf.place),
         }
