@@ -86,6 +86,13 @@ impl HealthChecks {
         if all.is_empty() { vec![HealthCheck::ping("ping")] } else { all }
     }
 
+    /// Runs the checks; returns `name: reason` of each that fails. A reason never goes to a client.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        let failure = |HealthCheck { name, check }| Some(format!("{name}: {}", check().err()?));
+        self.all().into_iter().filter_map(failure).collect()
+    }
+
     /// Runs the checks. `endpoint` is its name without a slash, `query` the request's.
     pub(crate) fn answer(&self, endpoint: &'static str, query: &str, metrics: &HealthMetrics) -> (StatusCode, String) {
         let mut excluded = excluded(query);

@@ -33,7 +33,7 @@ use crate::{
 /// The health checks and the metrics of the process.
 pub(super) struct Health {
     healthz: HealthChecks,
-    livez: HealthChecks,
+    pub(super) livez: HealthChecks,
     readyz: HealthChecks,
     /// The permissions that this account lacks.
     missing: watch::Receiver<Option<String>>,

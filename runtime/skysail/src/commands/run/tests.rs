@@ -1,7 +1,8 @@
-//! Tests of the controllers in the process: an edit of the providers, and a shutdown right after
-//! it.
+//! Tests of the controllers in the process: an edit of the providers, a shutdown right after it,
+//! and a worker that makes no progress.
 
 use std::{
+    iter,
     pin::Pin,
     sync::{
         Arc,
@@ -17,6 +18,7 @@ use serde_json::json;
 use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Ledger, ProviderEntry, Providers};
 use skysail_dev::api::{ApiOptions, ApiServer};
 use skysail_provider::{Fence, fake::FakeProvider};
+use skysail_serving::HealthChecks;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -29,6 +31,8 @@ use crate::leadership::Share;
 
 /// The grace of a shutdown.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long a worker may take for one step, without the time of a call.
+const STEP: Duration = Duration::from_mins(3);
 
 /// A manager whose cloud needs a time for each `ensure`, and one Service.
 struct World {
@@ -36,6 +40,7 @@ struct World {
     /// Number of calls of `ensure` that ended.
     ended: Arc<AtomicU64>,
     edits: mpsc::Sender<Providers>,
+    livez: HealthChecks,
     stop: CancellationToken,
     /// The manager, which runs while it is polled.
     running: Pin<Box<dyn Future<Output = anyhow::Result<()>>>>,
@@ -65,7 +70,7 @@ impl World {
                 }
             })
         });
-        let mut registry = Registry::default();
+        let (mut registry, beats) = (Registry::default(), Beats::new());
         let (claims, _) = watch::channel(providers(&fake, "one"));
         let stop = CancellationToken::new();
         let settings = ControllerSettings { shutdown_grace: GRACE, ..ControllerSettings::default() };
@@ -79,20 +84,26 @@ impl World {
             settings,
             shares: vec![share],
             metrics: ControllerMetrics::register(&mut registry),
-            health: Health::register(&mut registry, Vec::new(), watch::channel(None).1, Beats::new()),
+            health: Health::register(&mut registry, Vec::new(), watch::channel(None).1, beats.clone()),
             claims,
             stop: stop.clone(),
         };
+        manage.health.serve(iter::empty(), &watch::channel(Vec::new()).1, None);
+        let livez = manage.health.livez.clone();
         let (edits, mut edited) = mpsc::channel(1);
         let running = Box::pin(async move {
             let next = async || Ok(edited.recv().await.unwrap());
-            manage.control(&mut JoinSet::new(), next).await
+            let mut none = JoinSet::new();
+            tokio::select! {
+                ended = manage.control(&mut none, next) => ended,
+                () = beats.run() => unreachable!("the heartbeat does not end"),
+            }
         });
         let services: Api<Service> = Api::namespaced(server.client(), "default");
         let object =
             json!({ "metadata": { "name": "web" }, "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } });
         services.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-        let mut world = Self { fake, ended, edits, stop, running };
+        let mut world = Self { fake, ended, edits, livez, stop, running };
         world.pass(Duration::from_secs(1)).await;
         assert_eq!(world.calls(), (1, 0));
         world
@@ -154,4 +165,18 @@ async fn a_shutdown_right_after_an_edit_waits_for_a_call_that_ends_within_the_gr
     ended.unwrap();
     assert!(after < GRACE, "{after:?}");
     assert_eq!(world.calls(), (1, 1));
+}
+
+/// Regression: no test failed where the controllers recorded no progress, or `/livez` did not look
+/// at it.
+#[tokio::test(start_paused = true)]
+async fn livez_fails_and_names_the_service_whose_call_does_not_end() {
+    let mut world = World::start(100 * STEP).await;
+    let second = Duration::from_secs(1);
+    world.pass(STEP - 2 * second).await;
+    assert_eq!(world.livez.failures(), Vec::<String>::new());
+    world.pass(2 * second).await;
+    let told = "controllers: the Service default/web of the provider sim has made no progress for 181 s";
+    assert_eq!(world.livez.failures(), [told]);
+    world.stop.cancel();
 }
