@@ -58,7 +58,9 @@ const SIMILAR_WINDOW: Duration = Duration::from_mins(10);
 const MESSAGE_BYTES_MAX: usize = 1024;
 /// The API refuses a longer name.
 const NAME_BYTES_MAX: usize = 253;
-/// Tries for each write; Events are best-effort and must not accumulate.
+/// Tries for each write; Events are best-effort and must not accumulate. A try follows the last one
+/// without a pause, which would let the queue fill: it helps after a lost connection, and the rate
+/// limit of the client bounds the requests.
 const TRIES: usize = 3;
 
 /// The content of one Event.

@@ -89,6 +89,8 @@ impl Disk {
         }
     }
 
+    /// Writes the pieces of the record one after the other: joined, they would be a copy of the
+    /// machine code, which is megabytes.
     fn write(&self, key: &Key, code: &[u8], cost: CompileCost) -> io::Result<()> {
         let cpu = u64::try_from(cost.cpu.as_micros()).unwrap_or(u64::MAX).to_le_bytes();
         let memory = cost.memory_bytes.to_le_bytes();
