@@ -30,13 +30,14 @@ use kube::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{Digest, Offer, Offers, SourceError, offer::Last};
+use crate::{
+    Digest, Offer, Offers, SourceError,
+    error::{ConfigMapFailure, DIGEST_ANNOTATION},
+    offer::Last,
+};
 
 #[cfg(test)]
 mod tests;
-
-/// Digest of the whole component, as `sha256:…`; on each part where there are several.
-pub const DIGEST_ANNOTATION: &str = "skysail.dev/component-digest";
 
 /// The magic number of gzip.
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -68,116 +69,6 @@ impl fmt::Display for ConfigMapReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "configmap {}/{}", self.namespace, self.names.join("+"))?;
         self.key.iter().try_for_each(|key| write!(f, " key {key}"))
-    }
-}
-
-/// What is wrong with the ConfigMaps. Every message names what was found and the remedy.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigMapFailure {
-    /// A ConfigMap does not exist.
-    #[error(
-        "the ConfigMap {name} does not exist: create it, or correct the name; the manager uses it as soon as it exists"
-    )]
-    Missing {
-        /// Its name.
-        name: String,
-    },
-    /// It has no `binaryData` with that key, or none at all.
-    #[error(
-        "{name} has no {wanted}; it has {there}: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
-    )]
-    NoKey {
-        /// Of the ConfigMap.
-        name: String,
-        /// `key provider.wasm of binaryData`, or what else was looked for.
-        wanted: String,
-        /// What it has instead.
-        there: String,
-    },
-    /// No key is named, and it has several.
-    #[error("{name} has several keys ({keys}): name the component's in source.configMap.key")]
-    SeveralKeys {
-        /// Of the ConfigMap.
-        name: String,
-        /// What they are.
-        keys: String,
-    },
-    /// One of several parts has no digest annotation.
-    #[error(
-        "{name} is one of several parts and has no annotation {DIGEST_ANNOTATION}: give each part the digest of the whole"
-    )]
-    NoDigest {
-        /// Of the ConfigMap.
-        name: String,
-    },
-    /// The annotation is not a digest.
-    #[error("{name}: its annotation {DIGEST_ANNOTATION} is {text:?}: write sha256: and 64 hex digits")]
-    BadDigest {
-        /// Of the ConfigMap.
-        name: String,
-        /// The beginning of the annotation.
-        text: String,
-    },
-    /// Parts of two components.
-    #[error(
-        "{first} and {other} are parts of different components: write the others too; the manager uses them when all name the same digest"
-    )]
-    PartsDiffer {
-        /// Of one ConfigMap.
-        first: String,
-        /// Of another.
-        other: String,
-    },
-    /// The digest of the component differs from the annotation.
-    #[error(
-        "the component has the digest {actual}, and the annotation {DIGEST_ANNOTATION} says {expected}: write the component again, in all its parts where it has several, or correct the annotation"
-    )]
-    WrongDigest {
-        /// By the annotations.
-        expected: Digest,
-        /// Of the content.
-        actual: Digest,
-    },
-    /// The content begins like gzip and cannot be decompressed.
-    #[error("the gzip data cannot be decompressed ({reason}): compress it again")]
-    Gzip {
-        /// Why.
-        reason: String,
-    },
-    /// The decompressed component exceeds the limit.
-    #[error(
-        "the component has more than {max} bytes, the limit componentBytes: build it smaller (release profile, opt-level \"s\", stripped), or raise the limit"
-    )]
-    TooLarge {
-        /// Bytes allowed.
-        max: u64,
-    },
-    /// The Kubernetes API does not return a ConfigMap.
-    #[error(
-        "the Kubernetes API does not return it ({reason}): the manager retries; if access is denied, allow the ServiceAccount get, list and watch for \
-         ConfigMaps of these names, by a Role and a RoleBinding"
-    )]
-    Api {
-        /// The error of the API.
-        reason: String,
-    },
-}
-
-impl ConfigMapFailure {
-    /// A stable CamelCase name: metric label and reason of a status.
-    #[must_use]
-    pub const fn category(&self) -> &'static str {
-        match self {
-            Self::Missing { .. } => "ConfigMapMissing",
-            Self::NoKey { .. } => "ConfigMapKeyMissing",
-            Self::SeveralKeys { .. } => "ConfigMapKeyAmbiguous",
-            Self::NoDigest { .. } | Self::BadDigest { .. } | Self::PartsDiffer { .. } => "ConfigMapPartsDiffer",
-            Self::WrongDigest { .. } => "ConfigMapWrongDigest",
-            Self::Gzip { .. } => "ConfigMapGzip",
-            Self::TooLarge { .. } => "SourceTooLarge",
-            Self::Api { .. } => "ConfigMapUnreadable",
-        }
     }
 }
 

@@ -4,7 +4,11 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use skysail_provider::text::with_causes;
 
-use crate::{ConfigMapFailure, RegistryFailure};
+mod config_map;
+mod registry;
+
+pub use config_map::{ConfigMapFailure, DIGEST_ANNOTATION};
+pub use registry::{RegistryFailure, TargetRefusal};
 
 /// Why a source has no offer at the moment. No error ends the source: it keeps watching.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -17,14 +17,14 @@ mod offer;
 mod text;
 
 pub use archive::{Archive, ArchiveError, Quarantined};
-pub use config_map::{ConfigMapFailure, ConfigMapReference, ConfigMapSource, DIGEST_ANNOTATION};
+pub use config_map::{ConfigMapReference, ConfigMapSource};
 pub use digest::{Digest, DigestError};
-pub use error::SourceError;
+pub use error::{ConfigMapFailure, DIGEST_ANNOTATION, RegistryFailure, SourceError, TargetRefusal};
 pub use file::{FileSource, FileSourceSettings};
 pub use oci::{
     AddressJudge, Artifact, Credentials, DockerConfig, Identity, OciSource, OciSourceSettings, PublicKey,
-    PublicKeyError, PullOptions, Pulled, Registry, RegistryFailure, RegistryOptions, RegistryOptionsError,
-    SignaturePolicy, SignaturePolicyError, Signers, TargetRefusal, TrustRoot, TrustRootError,
+    PublicKeyError, PullOptions, Pulled, Registry, RegistryOptions, RegistryOptionsError, SignaturePolicy,
+    SignaturePolicyError, Signers, TrustRoot, TrustRootError,
 };
 pub use oci_spec::distribution::{ParseError as ReferenceError, Reference};
 pub use offer::{Offer, Offers};

@@ -21,11 +21,10 @@ use std::{sync::Arc, time::Duration};
 use oci_spec::distribution::Reference;
 use tokio::{sync::mpsc, task::JoinSet, time};
 
-use crate::{Digest, Offer, Offers, SourceError, offer::Last};
+use crate::{Digest, Offer, Offers, SourceError, error::RegistryFailure, offer::Last};
 
 mod conversation;
 mod credentials;
-mod failure;
 mod manifest;
 mod pull;
 mod push;
@@ -36,7 +35,6 @@ mod signature;
 mod tests;
 
 pub use credentials::{Credentials, DockerConfig};
-pub use failure::{RegistryFailure, TargetRefusal};
 pub use pull::{PullOptions, Pulled};
 pub use push::Artifact;
 pub use registry::{AddressJudge, Registry, RegistryOptions, RegistryOptionsError};

@@ -17,11 +17,14 @@ use url::Url;
 
 use super::{
     credentials::Login,
-    failure::{RegistryFailure, TargetRefusal},
     manifest,
     registry::{Registry, RegistryOptions, host_of},
 };
-use crate::{Digest, text::shown};
+use crate::{
+    Digest,
+    error::{RegistryFailure, TargetRefusal},
+    text::shown,
+};
 
 /// The most redirects that are followed for one request.
 const REDIRECTS_MAX: usize = 5;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use skysail_egress::read_file;
 
-use super::failure::RegistryFailure;
+use crate::error::RegistryFailure;
 
 mod helper;
 

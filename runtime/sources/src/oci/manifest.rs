@@ -16,9 +16,7 @@ use std::{collections::HashMap, str::FromStr as _};
 use oci_spec::image::{Descriptor, ImageIndex, ImageManifest, MediaType};
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::failure::RegistryFailure;
-use crate::Digest;
-use crate::text::shown;
+use crate::{Digest, error::RegistryFailure, text::shown};
 
 /// The accepted media types of manifests and indexes.
 pub(super) const ACCEPT: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \

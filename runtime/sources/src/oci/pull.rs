@@ -13,12 +13,11 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     conversation::{Access, Conversation, Question, malformed, verify},
-    failure::RegistryFailure,
     manifest::{self, Blob, Leads},
     registry::Registry,
     signature::{self, SignaturePolicy},
 };
-use crate::Digest;
+use crate::{Digest, error::RegistryFailure};
 
 /// The header with the digest of the answered content.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");

@@ -10,11 +10,10 @@ use std::collections::HashMap;
 
 use super::{
     conversation::{Access, Conversation, Place, Question, malformed},
-    failure::RegistryFailure,
     manifest,
     registry::Registry,
 };
-use crate::Digest;
+use crate::{Digest, error::RegistryFailure};
 
 /// The annotation that names a layer's file.
 const TITLE: &str = "org.opencontainers.image.title";

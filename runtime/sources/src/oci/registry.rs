@@ -15,7 +15,8 @@ use skysail_egress::{
 };
 use url::Url;
 
-use super::{credentials::Credentials, failure::TargetRefusal};
+use super::credentials::Credentials;
+use crate::error::TargetRefusal;
 
 /// The most headers of one answer: registries send a few dozen.
 const HEADERS_MAX: u32 = 100;

@@ -21,10 +21,9 @@ use http::Method;
 
 use super::{
     conversation::{Conversation, Place, Question, verify},
-    failure::RegistryFailure,
     manifest::{self, Entry, Layer},
 };
-use crate::Digest;
+use crate::{Digest, error::RegistryFailure};
 
 mod crypto;
 mod key;

@@ -16,7 +16,7 @@ const CRATES: &[&str] =
 /// Cycles that stay, by crate. ARCHITECTURE.md says why.
 const KNOWN: &[(&str, &[&str])] = &[
     ("election", &["elector", "leader"]),
-    ("host", &["admission", "call", "convert", "fault", "identity", "imports", "jail", "outcome", "store"]),
+    ("host", &["admission", "call", "convert", "fault", "identity", "imports", "jail", "outcome", "release", "store"]),
 ];
 
 pub(crate) const NO_MODULE_CYCLES: Rule = Rule {
@@ -42,6 +42,9 @@ fn cycles(tree: &Tree, name: &str) -> Vec<Hit> {
 /// For each pair of modules the first place where one names the other, outside of tests.
 fn uses(tree: &Tree, name: &str) -> BTreeMap<(String, String), (String, usize)> {
     let folder = format!("runtime/{name}/src/");
+    let is_module = |name: &str| tree.get(&format!("{folder}{name}.rs")).is_some();
+    let roots = ["lib.rs", "main.rs"].into_iter().filter_map(|root| tree.get(&format!("{folder}{root}")));
+    let homes: BTreeMap<_, _> = roots.filter_map(|root| root.source.as_ref()).flat_map(imported).collect();
     let mut uses = BTreeMap::new();
     for (file, source) in tree.rust() {
         let Some(inside) = file.path.strip_prefix(&folder) else { continue };
@@ -49,45 +52,79 @@ fn uses(tree: &Tree, name: &str) -> BTreeMap<(String, String), (String, usize)> 
             continue;
         }
         let module = inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs");
-        for (line, named) in named_modules(source) {
-            if named != module && tree.get(&format!("{folder}{named}.rs")).is_some() {
-                uses.entry((module.to_owned(), named)).or_insert_with(|| (file.path.clone(), line));
+        for (line, named) in named(source) {
+            let home = if is_module(&named) { Some(&named) } else { homes.get(&named) };
+            if let Some(named) = home.filter(|home| is_module(home) && *home != module) {
+                uses.entry((module.to_owned(), named.clone())).or_insert_with(|| (file.path.clone(), line));
             }
         }
     }
     uses
 }
 
-/// The modules in `crate::module` and in `crate::{module, …}`, with their lines.
-fn named_modules(source: &Source) -> Vec<(usize, String)> {
+/// The names in `crate::name` and in `crate::{name, …}`, with their lines: of modules, and of what
+/// the crate's root imports.
+fn named(source: &Source) -> Vec<(usize, String)> {
     let code = &source.code;
     let mut found = Vec::new();
     for (at, prefix) in code.match_indices("crate::") {
-        let rest = &code[at + prefix.len()..];
-        let line = |offset: usize| code[..at + prefix.len() + offset].matches('\n').count() + 1;
-        let Some(list) = rest.strip_prefix('{') else {
-            found.push((line(0), identifier(rest).to_owned()));
-            continue;
-        };
-        // Names that follow the opening brace or a comma, outside of any inner brace.
-        let (mut depth, mut expected) = (1, true);
-        for (offset, letter) in list.char_indices() {
-            match letter {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                ',' if depth == 1 => expected = true,
-                _ if expected && letter.is_alphabetic() => {
-                    found.push((line(offset + 1), identifier(&list[offset..]).to_owned()));
-                    expected = false;
-                }
-                _ => {}
-            }
-            if depth == 0 {
-                break;
-            }
+        let start = at + prefix.len();
+        for (offset, part) in parts(&code[start..]) {
+            let line = code[..start + offset].matches('\n').count() + 1;
+            found.push((line, identifier(part).to_owned()));
         }
     }
     found.retain(|(line, _)| !source.is_test(*line));
+    found
+}
+
+/// The names that the root of a crate imports from its modules, for itself or for others, with the
+/// module of each. The names behind a `*` are not known.
+fn imported(root: &Source) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (at, keyword) in root.code.match_indices("use ") {
+        let tree = root.code[at + keyword.len()..].split(';').next().unwrap_or_default();
+        let tree = ["self::", "crate::"].iter().find_map(|root| tree.strip_prefix(root)).unwrap_or(tree);
+        for (_, path) in parts(tree) {
+            if let Some((module, rest)) = path.split_once("::") {
+                found.extend(leaves(rest).into_iter().map(|name| (name, module.to_owned())));
+            }
+        }
+    }
+    found
+}
+
+/// The names that a tree of `use` brings into scope.
+fn leaves(tree: &str) -> Vec<String> {
+    let of_path = |(_, path): (usize, &str)| match path.split_once("::") {
+        Some((_, rest)) => leaves(rest),
+        None => vec![identifier(path.rsplit(" as ").next().unwrap_or(path)).to_owned()],
+    };
+    parts(tree).into_iter().flat_map(of_path).collect()
+}
+
+/// The paths of a tree of `use`, with their places: those in its braces, or the one that it is.
+fn parts(tree: &str) -> Vec<(usize, &str)> {
+    let Some(list) = tree.strip_prefix('{') else { return vec![(0, tree)] };
+    let (mut depth, mut start, mut found) = (1, 0, Vec::new());
+    for (offset, letter) in list.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 || (depth == 1 && letter == ',') {
+            let part = &list[start..offset];
+            let blank = part.len() - part.trim_start().len();
+            if blank < part.len() {
+                found.push((1 + start + blank, part.trim()));
+            }
+            start = offset + 1;
+        }
+        if depth == 0 {
+            break;
+        }
+    }
     found
 }
 

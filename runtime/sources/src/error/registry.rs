@@ -261,7 +261,7 @@ impl RegistryFailure {
     }
 
     /// Whether the failure is independent of the artifact, so that a retry may succeed.
-    pub(super) const fn is_transient(&self) -> bool {
+    pub(crate) const fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Unauthorized { .. }
@@ -274,7 +274,7 @@ impl RegistryFailure {
     }
 
     /// The registry's Retry-After.
-    pub(super) const fn retry_after(&self) -> Option<Duration> {
+    pub(crate) const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::TooManyRequests { retry_after, .. } | Self::Status { retry_after, .. } => *retry_after,
             _ => None,
