@@ -5,6 +5,9 @@
 //! are two [`Executor`]s: `skysail-host` loads components into sandboxes, and the simulation loads
 //! a model. [`Release`] and [`Settings`] are all that this crate knows of what is loaded.
 //!
+//! [`judge`] is the one decision that waits for loads: which release serves under new settings.
+//! Both executors say how to [`Reload`] a release, and the order of what is tried is the same.
+//!
 //! The rest of the crate is what the task needs and what no WebAssembly runtime has a part in:
 //! [`Routing`] says which release has a call, [`fault`] whose fault a failed call is, [`Vitals`]
 //! counts calls, [`Trial`] judges a release by these counts, [`Drain`] ends the calls of a release.
@@ -13,6 +16,7 @@ mod component;
 mod drain;
 mod event;
 pub mod fault;
+mod judge;
 mod refusals;
 mod release;
 mod rollout;
@@ -32,6 +36,7 @@ pub use self::{
         Request, Told, Wanted, Watch,
     },
     fault::Fault,
+    judge::{Reload, judge},
     release::{Release, Settings, is_same_identity},
     rollout::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions},
     routing::{Routing, Share, is_in_share},

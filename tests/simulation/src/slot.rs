@@ -15,9 +15,9 @@ use std::{
 use futures::FutureExt as _;
 use skysail_provider::{Code, Error, Interface, Result};
 use skysail_slot::{
-    Component, Done, EarlierOffers, Executor, INBOX_MAX, Judge, Living, Load, Loaded, Offered, OnDifference, Outcome,
-    Proposal, Reason, Refusal, Release as _, Report, Request, Routing, Settings as _, ShadowStatus, SlotStatus, Stage,
-    Told, Wanted,
+    Component, Done, EarlierOffers, Executor, INBOX_MAX, Judge, Living, Load, Loaded, Offered, OnDifference, Proposal,
+    Reason, Refusal, Release as _, Reload, Report, Request, Routing, Settings as _, ShadowStatus, SlotStatus, Stage,
+    Told,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -346,6 +346,30 @@ fn refusal(component: &Component, stage: Stage, reason: Reason, lasting: bool) -
     Refusal { digest, reason: format!("{origin}: {code}"), origin, stage, code, lasting, retried: false }
 }
 
+impl Reload for Loader {
+    type Release = Release;
+    type Error = Infallible;
+
+    async fn reload(
+        &self,
+        _number: u64,
+        component: &Component,
+        settings: &Settings,
+        active: &Release,
+    ) -> Result<Arc<Release>, Refusal> {
+        self.attempt(component, settings, Some(active)).await
+    }
+
+    fn unasked(&self, active: &Release, settings: &Settings, _refusal: &Refusal) -> Option<Arc<Release>> {
+        Some(self.maker.make(active.component(), settings))
+    }
+
+    fn keeping_config(&self, settings: &Settings, in_force: &Settings) -> Result<Option<Settings>, Infallible> {
+        let config = in_force.conf().config;
+        Ok((config != settings.conf().config).then(|| settings.with_config(config)))
+    }
+}
+
 impl Executor for Loader {
     type Release = Release;
     type Error = Infallible;
@@ -377,31 +401,10 @@ impl Executor for Loader {
         Loaded { result, shadow, wanted: refused }
     }
 
-    /// As in the host.
     async fn judge(&self, judge: Judge<Release>) -> Result<Box<Proposal<Release>>, Infallible> {
-        let Judge { settings, earlier, active, newest, in_force, .. } = judge;
-        self.slot.tell(format_args!("judges {:?}", settings.conf()));
+        self.slot.tell(format_args!("judges {:?}", judge.settings.conf()));
         self.slot.watched().trials.judges();
-        let proposal = |settings, outcome| Ok(Box::new(Proposal { settings, earlier, outcome }));
-        let Some(active) = active else { return proposal(settings, Outcome::Empty) };
-        let refusal = match self.attempt(active.component(), &settings, Some(&active)).await {
-            Ok(release) => return proposal(settings, Outcome::Serves(release)),
-            Err(refusal) => refusal,
-        };
-        if let Some(newest) = newest
-            && let Ok(release) = self.attempt(&newest, &settings, Some(&active)).await
-        {
-            return proposal(settings, Outcome::Serves(release));
-        }
-        if !refusal.lasting {
-            let release = self.maker.make(active.component(), &settings);
-            return proposal(settings, Outcome::Serves(release));
-        }
-        let kept = settings.with_config(in_force.conf().config);
-        if let Ok(release) = self.attempt(active.component(), &kept, Some(&active)).await {
-            return proposal(kept, Outcome::KeepsConfig(release, Wanted { settings, refusal }));
-        }
-        proposal(settings, Outcome::Stops(active.component().clone(), refusal))
+        skysail_slot::judge(self, judge).await
     }
 
     fn route(&self, routing: Routing<Release>) {

@@ -62,7 +62,7 @@ impl Executor for Hosted {
     }
 
     async fn judge(&self, judge: Judge<Active>) -> Result<Box<Proposal<Active>>, SandboxError> {
-        self.loader.judge(judge).await
+        skysail_slot::judge(&self.loader, judge).await
     }
 
     fn route(&self, routing: Routing<Active>) {

@@ -1,10 +1,10 @@
-//! The way of a component through the stages before it serves, and the judgement of new settings.
-//! Nothing here changes the slot: the results are events.
+//! The way of a component through the stages before it serves, also under new settings. Nothing
+//! here changes the slot: the results are events.
 
 use std::sync::Arc;
 
 use skysail_provider::{Info, Interface, text::with_causes};
-use skysail_slot::{Component, Fault, Judge, Load, Loaded, Outcome, Proposal, Release as _, Wanted, is_same_identity};
+use skysail_slot::{Component, Fault, Load, Loaded, Release as _, Reload, is_same_identity};
 use tokio::sync::mpsc;
 
 use super::{
@@ -50,54 +50,46 @@ impl Loader {
         let result = attempt.run(Compared::Yes).await;
         Loaded { result, shadow: attempt.shadow, wanted: refused }
     }
+}
 
-    pub(super) async fn judge(&self, judge: Judge<Active>) -> Result<Box<Proposal<Active>>, SandboxError> {
-        let Judge { number, settings, earlier, active, newest, in_force } = judge;
-        let proposal = |settings, outcome| Ok(Box::new(Proposal { settings, earlier, outcome }));
-        let Some(active) = active else { return proposal(settings, Outcome::Empty) };
-        let load = async |settings: &Settings, component: &Component| {
-            Attempt::new(self, number, settings, Some(&*active), component).run(Compared::No).await
-        };
-        let refusal = match load(&settings, &active.component).await {
-            Ok(release) => return proposal(settings, Outcome::Serves(release)),
-            Err(refusal) => refusal,
-        };
-        if let Some(newest) = newest
-            && let Ok(release) = load(&settings, &newest).await
-        {
-            return proposal(settings, Outcome::Serves(release));
-        }
-        if !refusal.lasting
-            && let Some(release) = unasked(&active, &settings)
-        {
+impl Reload for Loader {
+    type Release = Active;
+    type Error = SandboxError;
+
+    async fn reload(
+        &self,
+        number: u64,
+        component: &Component,
+        settings: &Settings,
+        active: &Active,
+    ) -> Result<Arc<Active>, Refusal> {
+        Attempt::new(self, number, settings, Some(active), component).run(Compared::No).await
+    }
+
+    /// Needs neither memory nor CPU time.
+    fn unasked(&self, active: &Active, settings: &Settings, refusal: &Refusal) -> Option<Arc<Active>> {
+        let Settings { options, sandbox } = settings;
+        let Active { provider, info, component, compiled, living, .. } = active;
+        wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()).then(|| {
             tracing::warn!(
                 provider.name = %self.name,
                 code = refusal.code,
                 "the active release could not be asked about the new settings, which come into force all the same: {refusal}"
             );
-            return proposal(settings, Outcome::Serves(release));
-        }
-        let config = &in_force.options.sandbox.config;
-        if *config != settings.options.sandbox.config {
-            let sandbox = SandboxOptions { config: config.clone(), ..settings.options.sandbox.clone() };
-            let kept = Settings::new(&self.services, SlotOptions { sandbox, ..(*settings.options).clone() })?;
-            if let Ok(release) = load(&kept, &active.component).await {
-                return proposal(kept, Outcome::KeepsConfig(release, Wanted { settings, refusal }));
-            }
-        }
-        proposal(settings, Outcome::Stops(active.component.clone(), refusal))
+            let provider = SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(provider.release()), Arc::clone(info));
+            let release = (component.clone(), compiled.clone());
+            Active::new(provider, options, Arc::clone(info), release, Arc::clone(living))
+        })
     }
-}
 
-/// The active release under other settings, where it need not be loaded again for them: this needs
-/// neither memory nor CPU time.
-fn unasked(active: &Active, Settings { options, sandbox }: &Settings) -> Option<Arc<Active>> {
-    let Active { provider, info, component, compiled, living, .. } = active;
-    wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()).then(|| {
-        let provider = SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(provider.release()), Arc::clone(info));
-        let release = (component.clone(), compiled.clone());
-        Active::new(provider, options, Arc::clone(info), release, Arc::clone(living))
-    })
+    fn keeping_config(&self, settings: &Settings, in_force: &Settings) -> Result<Option<Settings>, SandboxError> {
+        let config = &in_force.options.sandbox.config;
+        if *config == settings.options.sandbox.config {
+            return Ok(None);
+        }
+        let sandbox = SandboxOptions { config: config.clone(), ..settings.options.sandbox.clone() };
+        Settings::new(&self.services, SlotOptions { sandbox, ..(*settings.options).clone() }).map(Some)
+    }
 }
 
 /// Whether a release is asked beside the active one.
