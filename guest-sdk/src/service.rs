@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_a_set_and_everybody_where_nobody_is_named() {
+    fn sources_are_a_set_and_any_address_where_none_is_named() {
         let ranges = |texts: &[&str]| {
             let source_ranges = texts.iter().map(|text| (*text).to_owned()).collect();
             Service { source_ranges, ..service() }

@@ -132,7 +132,7 @@ impl Lane {
     }
 
     /// When other providers stop waiting for the first release of this provider.
-    pub(crate) fn patience_ends(&self) -> Instant {
+    pub(crate) fn first_release_deadline(&self) -> Instant {
         self.made + FIRST_RELEASE_PATIENCE
     }
 

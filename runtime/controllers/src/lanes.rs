@@ -50,7 +50,7 @@ impl Lanes {
     pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {
         let (lanes, now) = (self.all(), Instant::now());
         let entries: Vec<(LaneId, Arc<ProviderEntry>)> = lanes.iter().map(|lane| (lane.id, lane.settings())).collect();
-        let awaited = |id| lanes.iter().any(|lane| lane.id == id && now < lane.patience_ends());
+        let awaited = |id| lanes.iter().any(|lane| lane.id == id && now < lane.first_release_deadline());
         providers::claims(entries.iter().map(|(lane, entry)| (*lane, &**entry)), before, awaited)
     }
 

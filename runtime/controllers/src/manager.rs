@@ -367,7 +367,7 @@ async fn follow_releases((context, lane): Shared) {
                 triggers::release_changed(&context, &lane);
             }
             Ok(()) = rotations.changed() => triggers::credentials_rotated(&context, &lane),
-            _elapsed = timeout_at(lane.patience_ends(), pending::<()>()), if is_awaited => {
+            _elapsed = timeout_at(lane.first_release_deadline(), pending::<()>()), if is_awaited => {
                 is_awaited = false;
                 triggers::report_claims(&context);
             }

@@ -221,7 +221,7 @@ impl ProviderEntry {
 ///
 /// After a start, the release of a younger provider may serve first. Its schemes are settled when
 /// those of all older providers are, except of older providers without remembered schemes that
-/// nobody awaits any longer (`awaited` is false).
+/// no provider awaits any longer (`awaited` is false).
 pub(crate) fn claims<'a>(
     oldest_first: impl IntoIterator<Item = (LaneId, &'a ProviderEntry)>,
     before: &[Claim],
@@ -361,7 +361,7 @@ mod tests {
             let first = now(&[], true);
             assert_eq!(shown(&first), [(false, 0), (false, 0)]);
             let late = now(&first, false);
-            assert_eq!(shown(&late), [(false, 0), (true, 1)], "nobody awaits the older one any longer");
+            assert_eq!(shown(&late), [(false, 0), (true, 1)], "no provider awaits the older one any longer");
             assert!(late[1].disputable);
             older.start();
             let both = now(&first, true);
@@ -401,7 +401,7 @@ mod tests {
 
     /// Two regions of one cloud with the same component.
     #[test]
-    fn a_provider_with_prefixes_claims_no_declared_scheme_and_waits_for_nobody() {
+    fn a_provider_with_prefixes_claims_no_declared_scheme_and_does_not_wait() {
         let (older, younger) = (FakeProvider::new("cloud"), FakeProvider::new("cloud"));
         older.stop();
         let region = |name: &str, fake: &FakeProvider, prefixes: &[&str]| ProviderEntry {

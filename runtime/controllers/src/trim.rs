@@ -2,7 +2,7 @@
 //!
 //! Most of the data of a watch is not used: images, volumes and heartbeats of a kubelet, and
 //! `managedFields`. The patterns name every field of the API's types, so that a new field does not
-//! compile until somebody decides. A step that needs one more field replaces its `_`.
+//! compile until its author decides. A step that needs one more field replaces its `_`.
 //!
 //! A trimmed list must not be written back, except the lists that are kept complete (taints,
 //! addresses, finalizers).

@@ -18,7 +18,7 @@ mod wasi_http;
 
 pub(crate) use self::{
     http::{HttpAccess, HttpCall},
-    log::{CallLog, LastWords},
+    log::{CallLog, LastOutput},
     wasi::{context as wasi_context, has as has_wasi},
     wasi_http::WasiHttp,
 };

@@ -9,7 +9,7 @@ use skysail_provider::{Code, Error, Limit, LimitHit};
 use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
-use crate::{backtrace, imports::LastWords, limits::Limits, store::CallState};
+use crate::{backtrace, imports::LastOutput, limits::Limits, store::CallState};
 
 /// The error of an import that ends the call because of a limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -30,9 +30,9 @@ pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>
     };
     // The guest's own text comes before the functions, because a long message is truncated at its
     // end.
-    let reason = match store.and_then(|store| store.data().log.last_words()) {
-        Some(LastWords::Panic(text)) => format!("the guest trapped: {text}"),
-        Some(LastWords::Stderr(text)) => format!("{reason}; its last lines on standard error: {text}"),
+    let reason = match store.and_then(|store| store.data().log.last_output()) {
+        Some(LastOutput::Panic(text)) => format!("the guest trapped: {text}"),
+        Some(LastOutput::Stderr(text)) => format!("{reason}; its last lines on standard error: {text}"),
         None => reason,
     };
     Error::new(Code::Trapped, reason + &place)

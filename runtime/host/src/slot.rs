@@ -76,7 +76,7 @@ pub struct SlotOptions {
     /// need name no scheme.
     pub claims_prefixes: bool,
     /// Accept a release that lacks an interface of its predecessor. Default: refuse it, because
-    /// nobody would take care of the objects that were made through that interface.
+    /// no release would take care of the objects that were made through that interface.
     pub allow_interface_loss: bool,
     /// Accept a release with another name or other provider-ID schemes than its predecessor.
     /// Default: refuse it, because the provider would no longer recognize its nodes and load
@@ -315,9 +315,9 @@ impl Slot {
         self.request(|reply| Request::Offered { component, reply }).await.unwrap_or(Ok(Offered::Overtaken))
     }
 
-    /// Tries the newest offer again, where a person asks for it ([`Slot::ask_again`]), where it was
-    /// put off, or where it was refused by a fault of the machine or the cloud. Otherwise nothing
-    /// happens.
+    /// Tries the newest offer again, where the operator asks for it ([`Slot::ask_again`]), where it
+    /// was put off, or where it was refused by a fault of the machine or the cloud. Otherwise
+    /// nothing happens.
     ///
     /// # Errors
     /// As [`Slot::offer`].

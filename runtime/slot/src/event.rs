@@ -144,7 +144,7 @@ pub enum Event<R: Release> {
         /// The caller that waits for the commit.
         done: Done,
     },
-    /// The settings are wrong in themselves, or nobody waits for the judgement or for the commit
+    /// The settings are wrong in themselves, or no caller waits for the judgement or for the commit
     /// any more.
     Abandoned {
         /// Number of the judgement.
@@ -172,8 +172,8 @@ pub enum Request<R: Release> {
         /// The caller that offers.
         reply: Reply,
     },
-    /// Tries the newest offer again, where a person asks for it, where it was put off, or where it
-    /// was refused by a fault of the machine or the cloud.
+    /// Tries the newest offer again, where the operator asks for it, where it was put off, or where
+    /// it was refused by a fault of the machine or the cloud.
     Retry {
         /// The caller that asks.
         reply: Reply,

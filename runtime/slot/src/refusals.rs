@@ -33,9 +33,9 @@ impl Refusals {
         self.0.retain(|refusal| refusal.digest != digest);
     }
 
-    /// The operator named another release to try again: each rolled-back release may be tried once
+    /// The operator named another release to retry: each rolled-back release may be tried once
     /// more.
-    pub(crate) fn asked_anew(&mut self) {
+    pub(crate) fn allow_retries(&mut self) {
         self.0.iter_mut().for_each(|refusal| refusal.retried = false);
     }
 

@@ -44,7 +44,7 @@ pub trait Settings: Clone {
     /// How a new release takes over.
     fn rollout(&self) -> &RolloutOptions;
 
-    /// The digest of the rolled-back release that a person wants to be tried once more.
+    /// The digest of the rolled-back release that the operator wants to be tried once more.
     fn retry(&self) -> Option<&str>;
 
     /// The end of the calls under these settings after they were replaced.

@@ -39,7 +39,7 @@ pub struct State<R: Release> {
     work: Work<R>,
     newest: Newest,
     refusals: Refusals,
-    /// The release that a person asks for again, by its digest.
+    /// The release that the operator asks for again, by its digest.
     asked: Option<String>,
     /// As [`SlotStatus::refused`](crate::SlotStatus::refused).
     refused: Option<Refusal>,
@@ -105,7 +105,7 @@ enum Newest {
     Settled,
     /// It may be loaded again: new settings interrupted it, or its refusal will not last.
     PutOff(Component),
-    /// It is loaded again only where a person asks for it.
+    /// It is loaded again only where the operator asks for it.
     Refused(Component),
 }
 
@@ -121,7 +121,7 @@ impl<R: Release> Work<R> {
 
 impl<R: Release> Serving<R> {
     /// The last release that passed probation: a new release is compared with this one.
-    fn borne(&self) -> &Arc<R> {
+    fn last_passed(&self) -> &Arc<R> {
         self.probation.as_ref().map_or(&self.active, |probation| &probation.predecessor)
     }
 }
@@ -306,8 +306,8 @@ impl<R: Release> State<R> {
         }
     }
 
-    /// Whether this release was rolled back, a person asks for it, it was not tried again for that,
-    /// and there is a release to return to.
+    /// Whether this release was rolled back, the operator asks for it, it was not tried again for
+    /// that, and there is a release to return to.
     fn is_asked_for(&self, component: &Component) -> bool {
         let digest = &*component.digest;
         let refusal = self.refusals.get(digest).filter(|refusal| refusal.was_rolled_back() && !refusal.retried);
@@ -471,14 +471,14 @@ impl<R: Release> State<R> {
         }
     }
 
-    /// Whether a person asks for another release than before. A release that was tried once more
-    /// may then be tried again.
+    /// Whether the operator asks for another release than before. A release that was tried once
+    /// more may then be tried again.
     fn ask_again(&mut self, asked: Option<String>) -> bool {
         if self.asked == asked {
             return false;
         }
         self.asked = asked;
-        self.refusals.asked_anew();
+        self.refusals.allow_retries();
         if let Some(refused) = &mut self.refused {
             refused.retried = false;
         }

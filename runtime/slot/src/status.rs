@@ -163,7 +163,7 @@ pub struct Refusal {
     /// Whether the same bytes with the same settings will be refused again. Otherwise the fault is
     /// the machine's or the cloud's, and [`crate::Request::Retry`] tries the release again.
     pub lasting: bool,
-    /// Whether the release had been tried once more because a person asked for it
+    /// Whether the release had been tried once more because the operator asked for it
     /// ([`crate::Told::Asked`]). This is not done twice.
     pub retried: bool,
 }

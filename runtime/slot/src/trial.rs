@@ -16,8 +16,8 @@
 //! # What follows
 //! A release on probation that fails is rolled back: its predecessor, which was kept, serves again.
 //! A canary that fails serves no more; one that passes serves all objects. The digest of a release
-//! that failed is quarantined, whatever the settings: only another release, a person who asks for
-//! it ([`crate::Told::Asked`]), or a restart of a manager that keeps no record of it ends that.
+//! that failed is quarantined, whatever the settings: only another release, an operator who asks
+//! for it ([`crate::Told::Asked`]), or a restart of a manager that keeps no record of it ends that.
 //! The predecessor of a release that comes while another one is on probation is the last one that
 //! passed. New settings end a trial: a predecessor has the old settings, and must not serve again
 //! with their permissions. A release whose probation ended so serves on, and has not passed
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_bears_out_by_calls_and_time_or_by_long_time_alone() {
+    fn a_release_passes_by_calls_and_time_or_by_long_time_alone() {
         let (nothing, sound) = (counts(0, 0, 0), counts(100, 0, 0));
         assert_eq!(judged(counts(1000, 0, 0), sound, 59), Verdict::Open);
         assert_eq!(judged(counts(4, 0, 0), sound, 60), Verdict::Open);

@@ -150,7 +150,7 @@ up() {
   # The daemon's socket has to fit into 108 bytes.
   [ ${#dir} -le 80 ] || die "$dir is too long for a Unix socket's path: use a shorter folder"
   image "$dir"
-  # liblxc leaves this control group behind; where it was before, it is somebody else's.
+  # liblxc leaves this control group behind; where it was before, it belongs to another process.
   [ -n "$(pivots)" ] || touch "$dir/pivots-are-ours"
   # Found out before: in the background it would be a child of its own, and could be taken for PID 1.
   local self; self=$(realpath "$0")

@@ -66,7 +66,7 @@ impl Manager {
     ) -> Result<Self> {
         let mut manager = Self::spawn(election, kubeconfig, component, provider_file, files)?;
         if let Err(error) = manager.wait_until_ready().await {
-            return Err(error.context(manager.last_words()));
+            return Err(error.context(manager.log_tail()));
         }
         Ok(manager)
     }
@@ -159,7 +159,7 @@ impl Manager {
 
     /// The end of its log, for messages.
     #[must_use]
-    pub fn last_words(&self) -> String {
+    pub fn log_tail(&self) -> String {
         format!("end of the manager's log:\n{}", tail(&self.log()))
     }
 
@@ -226,7 +226,7 @@ impl Manager {
     pub fn still_runs(&mut self) -> Result<()> {
         match self.process.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("the manager ended with {status}; {}", self.last_words()),
+            Some(status) => bail!("the manager ended with {status}; {}", self.log_tail()),
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
         let is_known_orphan = |name: &str| {
             let uid = name.trim_start_matches("lb-");
             let is_possible = site.referee.made_in_the_past(uid) || site.referee.is_left_behind(uid) || was_removed;
-            !orphans_are_deleted && is_possible && is_told_of(&events, name)
+            !orphans_are_deleted && is_possible && has_orphan_event(&events, name)
         };
         wrong.extend(wrong_balancers(cloud, &services, &nodes, is_known_orphan));
     }
@@ -145,7 +145,7 @@ fn check_reconciled(service: &Value, clouds: &[Seen], site: &Site, wrong: &mut V
 }
 
 /// Whether an Event says that no Service wants this load balancer.
-fn is_told_of(events: &[Value], name: &str) -> bool {
+fn has_orphan_event(events: &[Value], name: &str) -> bool {
     let tells =
         |event: &Value| text(event, "/reason") == ORPHANED_LOAD_BALANCER && text(event, "/message").contains(name);
     events.iter().any(tells)
@@ -163,7 +163,7 @@ fn wrong_balancers(
     for (name, has) in &state.balancers {
         match wanted.get(name) {
             None if is_known_orphan(name) => {}
-            None => wrong.push(format!("{} has {name}, which nobody wants", cloud.name)),
+            None => wrong.push(format!("{} has {name}, which no Service wants", cloud.name)),
             Some(wanted) if wanted != has => wrong.push(format!("{name} is {has:?}, not {wanted:?}")),
             Some(_) => {}
         }
@@ -172,7 +172,7 @@ fn wrong_balancers(
         wrong.push(format!("{} lacks {name}", cloud.name));
     }
     for name in state.addresses.keys().filter(|name| !wanted.contains_key(*name) && !is_known_orphan(name)) {
-        wrong.push(format!("{} has an address for {name}, which nobody wants", cloud.name));
+        wrong.push(format!("{} has an address for {name}, which no Service wants", cloud.name));
     }
     wrong
 }

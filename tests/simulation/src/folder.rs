@@ -88,7 +88,8 @@ impl Keeper {
             && self.remembered.as_ref() != Some(refusal)
         {
             self.remembered = Some(refusal.clone());
-            // If a person asks for the release and it passes, the folder has to be written again.
+            // If the operator asks for the release and it passes, the folder has to be written
+            // again.
             self.kept = None;
             self.folder.quarantine(&self.provider, refusal);
         }

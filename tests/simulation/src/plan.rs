@@ -30,7 +30,7 @@ mod most {
     pub(super) const FREEZE: usize = 6;
     /// An operator edits, adds or removes a provider.
     pub(super) const OWNERSHIP: usize = 6;
-    /// Somebody deletes the backend pool of a load balancer.
+    /// A user of the cloud deletes the backend pool of a load balancer.
     pub(super) const LOST_POOL: usize = 5;
     /// Another controller empties each status that is written, for a while.
     pub(super) const RIVAL: usize = 3;

@@ -62,7 +62,7 @@ pub(crate) struct Slot {
 struct Watched {
     /// Digests of releases that were rolled back, and that nobody asked for since.
     rolled_back: BTreeSet<String>,
-    /// The digest that a person asks for.
+    /// The digest that the operator asks for.
     asked: Option<String>,
     /// The places whose components may begin to serve: that of the source, and that of the source
     /// before it until the slot has forgotten its offers.
@@ -173,7 +173,7 @@ impl Slot {
         self.tell_of(Told::Quarantined(refusal)).await;
     }
 
-    /// Tells the slot whether a person asks for a rolled-back release again.
+    /// Tells the slot whether the operator asks for a rolled-back release again.
     pub(crate) async fn ask_again(&self, digest: Option<String>) {
         self.asked(digest.clone());
         self.tell_of(Told::Asked(digest)).await;

@@ -126,7 +126,7 @@ impl Trials {
     /// The slot has this status now.
     pub(crate) fn published(&mut self, status: &SlotStatus) {
         let active = status.active.as_ref().map(|active| active.digest.clone()).unwrap_or_default();
-        let borne = status.probation.as_ref().map(|probation| probation.predecessor.clone());
+        let last_passed = status.probation.as_ref().map(|probation| probation.predecessor.clone());
         let canary = status.canary.as_ref().map(|canary| (canary.digest.clone(), canary.time_ms));
         let probation = status.probation.as_ref().map(|probation| (active.clone(), probation.time_ms));
         let swap = status.swaps;
@@ -137,8 +137,8 @@ impl Trials {
             self.unproven = None;
         }
         // A swap begins another probation, and not another canary.
-        begin(&mut self.canary, canary, (borne.as_ref().unwrap_or(&active), None));
-        begin(&mut self.probation, probation, (borne.as_ref().unwrap_or(&active), Some(swap)));
+        begin(&mut self.canary, canary, (last_passed.as_ref().unwrap_or(&active), None));
+        begin(&mut self.probation, probation, (last_passed.as_ref().unwrap_or(&active), Some(swap)));
     }
 
     /// What is wrong if the release passes this trial now.

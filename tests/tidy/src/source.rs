@@ -54,6 +54,21 @@ pub(crate) fn function_name(line: &str) -> Option<&str> {
     (end > 0).then(|| &name[..end])
 }
 
+/// The name after `struct`, `enum`, `union`, `trait` or `type`, where a line declares a type.
+pub(crate) fn type_name(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let item = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(')')?.1,
+        Some(rest) => rest,
+        None => line,
+    };
+    let mut words = item.split_whitespace().skip_while(|word| matches!(*word, "unsafe" | "auto"));
+    words.next().filter(|kind| ["struct", "enum", "union", "trait", "type"].contains(kind))?;
+    let name = words.next()?;
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+    (end > 0).then(|| &name[..end])
+}
+
 /// The place of `word` in `text`, with no letter, digit or underscore on either side.
 pub(crate) fn find_word(text: &str, word: &str) -> Option<usize> {
     let inside = |c: char| c.is_alphanumeric() || c == '_';

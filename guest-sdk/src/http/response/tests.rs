@@ -140,7 +140,7 @@ fn a_judge_sees_each_response_before_the_status_is_checked() {
 }
 
 #[test]
-fn a_limit_of_requests_that_is_told_as_413_is_a_wait() {
+fn a_rate_limit_that_is_reported_as_413_is_a_wait() {
     let error = response(413, &[("retry-after", "7")], "").check().unwrap_err();
     assert!(matches!(error, Error::RetryAfter(retry) if retry.after_ms == 7_000));
 }

@@ -85,7 +85,7 @@ fn a_changed_address_is_made_before_the_old_one_goes() {
 }
 
 #[test]
-fn a_fixed_address_of_somebody_else_is_invalid_and_stays_theirs() {
+fn a_fixed_address_of_another_owner_is_invalid_and_is_not_changed() {
     let world = World::new(CONFIG);
     world.ensure(&web(), 1).unwrap();
     let thief = Service { uid: "thief".to_owned(), load_balancer_ip: Some("198.51.100.200".to_owned()), ..web() };

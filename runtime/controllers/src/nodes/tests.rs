@@ -127,7 +127,7 @@ fn with_id(name: &str, id: &str) -> Node {
 /// Whether a change of a node triggers an update of Services. Upstream decides whether to run a
 /// node sync, which then compares all sets; here only a change of a set counts, so three groups of
 /// cases differ, each with a comment.
-fn is_told(always: Change, old: Change, new: Change) -> bool {
+fn updates_services(always: Change, old: Change, new: Change) -> bool {
     let nodes = nodes();
     nodes.put(&changed(&[always, old]));
     nodes.publish(0);
@@ -166,7 +166,7 @@ fn is_told(always: Change, old: Change, new: Change) -> bool {
 #[case::annotation(nothing, |n: &mut Node| n.metadata.annotations = Some([("a".to_owned(), "b".to_owned())].into()), false)]
 #[tokio::test(start_paused = true)]
 async fn one_change_of_a_node(#[case] old: Change, #[case] new: Change, #[case] told: bool) {
-    assert_eq!(is_told(nothing, old, new), told);
+    assert_eq!(updates_services(nothing, old, new), told);
 }
 
 #[rstest]
@@ -176,7 +176,7 @@ async fn one_change_of_a_node(#[case] old: Change, #[case] new: Change, #[case] 
 #[case::s17_16_ready_and_pressure_goes(is_ready, |n: &mut Node| condition(n, "DiskPressure", "True"), |n: &mut Node| condition(n, "DiskPressure", "False"))]
 #[tokio::test(start_paused = true)]
 async fn a_condition_is_no_change_of_a_set(#[case] always: Change, #[case] old: Change, #[case] new: Change) {
-    assert!(!is_told(always, old, new));
+    assert!(!updates_services(always, old, new));
 }
 
 #[rstest]
@@ -220,7 +220,7 @@ async fn a_change_of_a_node_in_a_state(
     #[case] new: Change,
     #[case] told: bool,
 ) {
-    assert_eq!(is_told(always, old, new), told);
+    assert_eq!(updates_services(always, old, new), told);
 }
 
 fn names_in(nodes: &Nodes, provider: usize) -> Vec<String> {

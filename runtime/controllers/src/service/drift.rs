@@ -1,5 +1,5 @@
 //! Drift repair: each load balancer is ensured once in a period although its Service did not
-//! change, which restores a load balancer that somebody changed or deleted in the cloud. Disabled
+//! change, which restores a load balancer that was changed or deleted in the cloud. Disabled
 //! unless the operator sets a period; upstream has no drift repair.
 //!
 //! A Service's turns are at the multiples of the period, plus a phase that the hash of its UID

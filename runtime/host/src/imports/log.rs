@@ -30,14 +30,14 @@ pub(crate) enum Stream {
 const PANIC_FIELD: &str = "panic";
 /// Longest text that the error of a trap repeats, in bytes: with the names of functions it has to
 /// fit into an Event.
-const LAST_WORDS_BYTES_MAX: usize = 400;
+const LAST_OUTPUT_BYTES_MAX: usize = 400;
 /// Lines of standard error that the error of a trap repeats: runtimes say in one to three lines why
 /// they abort.
 const LAST_LINES_MAX: usize = 3;
 
-/// What a guest said last, for the error of a trap. One line, at most [`LAST_WORDS_BYTES_MAX`].
+/// What a guest said last, for the error of a trap. One line, at most [`LAST_OUTPUT_BYTES_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LastWords {
+pub(crate) enum LastOutput {
     /// A line that is marked as a panic's.
     Panic(String),
     /// The last lines on standard error.
@@ -65,7 +65,7 @@ struct Lines {
     stderr: Vec<u8>,
     /// Text of the last panic.
     panic: Option<String>,
-    /// The last lines on standard error, each at most [`LAST_WORDS_BYTES_MAX`].
+    /// The last lines on standard error, each at most [`LAST_OUTPUT_BYTES_MAX`].
     last_lines: VecDeque<String>,
 }
 
@@ -90,8 +90,8 @@ impl CallLog {
     }
 
     /// What the guest wrote about the reason of its end, within the limit of lines or beyond it.
-    pub(crate) fn last_words(&self) -> Option<LastWords> {
-        self.lines().last_words()
+    pub(crate) fn last_output(&self) -> Option<LastOutput> {
+        self.lines().last_output()
     }
 
     /// Ends the log: a line without an end is written as it is.
@@ -175,13 +175,13 @@ impl Lines {
         }
     }
 
-    fn last_words(&mut self) -> Option<LastWords> {
+    fn last_output(&mut self) -> Option<LastOutput> {
         self.end_line(Stream::Stderr);
         if let Some(panic) = &self.panic {
-            return Some(LastWords::Panic(panic.clone()));
+            return Some(LastOutput::Panic(panic.clone()));
         }
         let lines = Vec::from_iter(self.last_lines.iter().map(String::as_str)).join(" ");
-        (!lines.is_empty()).then(|| LastWords::Stderr(one_line(&lines, LAST_WORDS_BYTES_MAX)))
+        (!lines.is_empty()).then(|| LastOutput::Stderr(one_line(&lines, LAST_OUTPUT_BYTES_MAX)))
     }
 
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
@@ -203,7 +203,7 @@ impl Lines {
             return;
         }
         if stream == Stream::Stderr {
-            self.last_lines.push_back(one_line(&String::from_utf8_lossy(&line), LAST_WORDS_BYTES_MAX));
+            self.last_lines.push_back(one_line(&String::from_utf8_lossy(&line), LAST_OUTPUT_BYTES_MAX));
             if self.last_lines.len() > LAST_LINES_MAX {
                 self.last_lines.pop_front();
             }
@@ -242,7 +242,7 @@ impl Host for CallState {
         self.toll.entries(fields.len());
         let mut lines = self.log.lines();
         if fields.iter().any(|(key, _)| key == PANIC_FIELD) {
-            lines.panic = Some(one_line(&message, LAST_WORDS_BYTES_MAX));
+            lines.panic = Some(one_line(&message, LAST_OUTPUT_BYTES_MAX));
         }
         lines.line(level, bytes, || (one_line(&message, LOG_LINE_BYTES_MAX), one_line_fields(&fields)));
         Ok(())
@@ -271,18 +271,18 @@ mod tests {
 
     use tracing::{Event, Metadata, Subscriber, field, span, subscriber::with_default};
 
-    use super::{LAST_WORDS_BYTES_MAX, LastWords, Level, Lines, Stream};
+    use super::{LAST_OUTPUT_BYTES_MAX, LastOutput, Level, Lines, Stream};
 
     #[test]
     fn the_last_lines_on_standard_error_are_kept_beyond_the_budget_and_have_a_bound() {
         let mut lines = Lines::new("mine".into(), "clusters.list", (1, 1000));
-        assert_eq!(lines.last_words(), None);
+        assert_eq!(lines.last_output(), None);
         lines.write(Stream::Stderr, b"one\ntwo\n\npanic: three\x1b[31m\ngoroutine 1\nexit");
-        let words = LastWords::Stderr("panic: three [31m goroutine 1 exit".to_owned());
-        assert_eq!(lines.last_words(), Some(words));
+        let words = LastOutput::Stderr("panic: three [31m goroutine 1 exit".to_owned());
+        assert_eq!(lines.last_output(), Some(words));
         lines.write(Stream::Stderr, &[b'x'; 10_000]);
-        let Some(LastWords::Stderr(words)) = lines.last_words() else { panic!("{lines:?}") };
-        assert!(words.len() <= LAST_WORDS_BYTES_MAX);
+        let Some(LastOutput::Stderr(words)) = lines.last_output() else { panic!("{lines:?}") };
+        assert!(words.len() <= LAST_OUTPUT_BYTES_MAX);
     }
 
     /// Takes down the fields of events, as a subscriber for people would write them.

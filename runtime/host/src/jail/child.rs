@@ -58,7 +58,7 @@ pub fn child_main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If the pipe is closed, nobody can read the message.
+            // If the pipe is closed, no process can read the message.
             drop(writeln!(io::stderr(), "compile jail: {error}"));
             ExitCode::from(NOT_ASKED)
         }
@@ -170,7 +170,7 @@ fn watch(budget: Duration, parent: Option<Pid>, used: Arc<Used>) -> io::Result<(
             drop(used.memory());
             thread::park_timeout(WATCH_PERIOD);
         }
-        // If the parent is gone, nobody needs the answer.
+        // If the parent is gone, no process needs the answer.
         drop(answer(Kind::Cpu, 0, &used, &[]));
         std::process::exit(0);
     };

@@ -98,7 +98,7 @@ async fn an_empty_slot_answers_that_nothing_serves_and_an_offer_makes_it_serve()
 }
 
 #[tokio::test]
-async fn a_release_that_needs_an_origin_which_nobody_allowed_is_refused_unless_the_operator_says_otherwise() {
+async fn a_release_that_needs_an_origin_which_is_not_allowed_is_refused_unless_the_operator_allows_it() {
     let needy = component(&Guest { egress: "https://api.example.com", ..GUEST });
     let http = |origin: &str| {
         let rules = vec![EgressRuleSpec { origins: vec![origin.to_owned()], ..EgressRuleSpec::default() }];
@@ -174,7 +174,7 @@ async fn an_interface_that_the_settings_leave_out_counts_as_not_exported() {
 
 /// The guest requires its origin only under a cloud-config.
 #[tokio::test]
-async fn a_new_cloud_config_that_needs_an_origin_which_nobody_allowed_is_refused_and_the_old_one_stays() {
+async fn a_new_cloud_config_that_needs_an_origin_which_is_not_allowed_is_refused_and_the_old_one_stays() {
     let needy = component(&Guest { egress: "https://api.example.com", needs_origin: Needs::WithConfig, ..GUEST });
     let slot = slot("");
     assert_eq!(offer(&slot, &needy).await, Ok(Offered::Activated));
@@ -586,7 +586,7 @@ async fn a_call_ends_on_the_release_it_began_on_and_then_its_memory_is_given_bac
     assert_eq!(call.join_next().await.unwrap().unwrap(), Ok("1".to_owned()));
     let mut status = slot.status();
     time::timeout(PATIENCE, status.wait_for(|status| status.draining == 0)).await.expect("it must drain").unwrap();
-    assert!(old.upgrade().is_none(), "nobody holds the old release");
+    assert!(old.upgrade().is_none(), "no reference to the old release is left");
 }
 
 /// One slot, two releases that answer differently, 1,000 swaps, and meanwhile always some calls.

@@ -112,7 +112,7 @@ fn read_arguments(input: impl Read) -> anyhow::Result<String> {
 fn spec(args: &CallArgs) -> anyhow::Result<ProviderSpec> {
     let mut spec = match &args.provider_file {
         Some(path) => choose(path, args.provider.as_deref())?,
-        // Nobody wrote rules, and many functions send no request.
+        // The caller wrote no rules, and many functions send no request.
         None => ProviderSpec { allow_unmet_egress: true, ..ProviderSpec::closed("call")? },
     };
     if let Some(path) = &args.cloud_config {

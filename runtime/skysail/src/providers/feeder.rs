@@ -149,7 +149,8 @@ impl Kept {
             && self.remembered.as_ref() != Some(&refusal)
         {
             self.remembered = Some(refusal.clone());
-            // If a person asks for the release and it passes, the archive has to be written again.
+            // If the operator asks for the release and it passes, the archive has to be written
+            // again.
             self.kept = None;
             self.keeper.remember(refusal).await;
         }

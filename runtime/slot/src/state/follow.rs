@@ -82,7 +82,7 @@ impl<R: Release> State<R> {
 
     fn watch(&self, place: Place) -> Option<Watch<R>> {
         let serving = self.serving.as_ref()?;
-        let predecessor = Arc::clone(serving.borne());
+        let predecessor = Arc::clone(serving.last_passed());
         Some(match place {
             Place::Canary => {
                 let Canary { number, release, options } = serving.canary.as_ref()?;

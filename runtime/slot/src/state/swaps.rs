@@ -24,8 +24,8 @@ impl<R: Release> State<R> {
         // Releases with different names would treat each other's objects as foreign. A release that
         // passed probation needs no trial when its source goes back to it.
         if let Some(options) = self.settings.rollout().canary
-            && release.digest() != serving.borne().digest()
-            && is_same_identity(release.info(), serving.borne().info())
+            && release.digest() != serving.last_passed().digest()
+            && is_same_identity(release.info(), serving.last_passed().info())
             && is_same_identity(release.info(), serving.active.info())
         {
             self.number += 1;
@@ -40,7 +40,7 @@ impl<R: Release> State<R> {
     /// A release serves all objects, on probation if the settings say so.
     fn serve_all(&mut self, release: Arc<R>, output: &mut Output<R>) {
         self.number += 1;
-        let predecessor = self.serving.as_ref().map(|serving| Arc::clone(serving.borne()));
+        let predecessor = self.serving.as_ref().map(|serving| Arc::clone(serving.last_passed()));
         let predecessor = predecessor.filter(|predecessor| predecessor.digest() != release.digest());
         let probation = self.settings.rollout().probation.zip(predecessor);
         let (number, wanted) = (self.number, self.serving.take().and_then(|serving| serving.wanted));

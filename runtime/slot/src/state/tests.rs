@@ -433,7 +433,7 @@ impl World {
         if let Some(serving) = &state.serving {
             let canary = serving.canary.as_ref().map(|canary| &canary.release);
             for tried in canary.into_iter().chain(serving.probation.is_some().then_some(&serving.active)) {
-                let predecessor = &serving.borne().component.digest;
+                let predecessor = &serving.last_passed().component.digest;
                 assert_ne!(&tried.component.digest, predecessor, "a release is not its own predecessor");
             }
         }
@@ -443,7 +443,7 @@ impl World {
         }
     }
 
-    /// After any sequence a new release that can be loaded serves, and nobody waits for ever.
+    /// After any sequence a new release that can be loaded serves, and no caller waits for ever.
     fn end(mut self) {
         while !matches!(self.state().work, Work::Idle) {
             self.end_work(1);

@@ -78,8 +78,8 @@ pub(super) async fn done(world: &World, process: &mut Process, begun: Instant, t
         anyhow::Ok(())
     };
     let ended = timeout(task.limit, work).await;
-    process.still_runs().with_context(|| world.last_words())?;
-    ended.with_context(|| format!("not done after {:?}; the manager said:\n{}", task.limit, world.last_words()))??;
+    process.still_runs().with_context(|| world.log_tail())?;
+    ended.with_context(|| format!("not done after {:?}; the manager said:\n{}", task.limit, world.log_tail()))??;
     Ok(marks)
 }
 

@@ -41,9 +41,9 @@ pub async fn measure_deletion(programs: &Programs, contestant: Contestant, size:
         anyhow::Ok(measured)
     };
     let ended = timeout(task.limit, work).await;
-    process.still_runs().with_context(|| world.last_words())?;
+    process.still_runs().with_context(|| world.log_tail())?;
     let (begun, out) =
-        ended.with_context(|| format!("the node is still a backend; the manager said:\n{}", world.last_words()))??;
+        ended.with_context(|| format!("the node is still a backend; the manager said:\n{}", world.log_tail()))??;
     let marks = Marks { backends: out, cpu: process.cpu()?, ..Marks::default() };
     before.finish(&world, &process, begun, (marks, task.idle)).await
 }
@@ -83,8 +83,8 @@ pub async fn measure_replacement(
         anyhow::Ok(())
     };
     let ended = timeout(task.limit, work).await;
-    process.still_runs().with_context(|| world.last_words())?;
-    ended.with_context(|| format!("not done after {:?}; the manager said:\n{}", task.limit, world.last_words()))??;
+    process.still_runs().with_context(|| world.log_tail())?;
+    ended.with_context(|| format!("not done after {:?}; the manager said:\n{}", task.limit, world.log_tail()))??;
     let marks = Marks { cpu: process.cpu()?, ..marks };
     before.finish(&world, &process, begun, (marks, task.idle)).await
 }

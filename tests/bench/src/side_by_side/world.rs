@@ -115,7 +115,7 @@ impl World {
     }
 
     /// The end of the manager's log.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn log_tail(&self) -> String {
         let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")

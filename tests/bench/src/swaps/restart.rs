@@ -186,14 +186,14 @@ impl World {
     async fn until(&self, manager: &mut Manager, look: impl AsyncFn() -> Result<bool>) -> Result<Duration> {
         let done = until(look).await;
         if let Some(status) = manager.process.try_wait().context("waiting for the manager")? {
-            bail!("the manager ended with {status}:\n{}", last_words(self.folder.path()));
+            bail!("the manager ended with {status}:\n{}", log_tail(self.folder.path()));
         }
-        done.with_context(|| last_words(self.folder.path()))?;
+        done.with_context(|| log_tail(self.folder.path()))?;
         Ok(manager.begun.elapsed())
     }
 }
 
-/// The kubeconfig of the API server, and one with an address that nobody listens on.
+/// The kubeconfig of the API server, and one with an address that no process listens on.
 const KUBECONFIG: &str = "kubeconfig";
 const UNREACHABLE: &str = "kubeconfig-unreachable";
 /// The log line of a release that serves.
@@ -213,7 +213,7 @@ async fn until(look: impl AsyncFn() -> Result<bool>) -> Result<()> {
     bail!("the condition did not become true within {PATIENCE:?}")
 }
 
-fn last_words(folder: &Path) -> String {
+fn log_tail(folder: &Path) -> String {
     let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")

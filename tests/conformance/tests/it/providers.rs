@@ -297,7 +297,7 @@ async fn an_event_reports_the_takeover_from_a_removed_provider() {
     "#]]).await;
 }
 
-/// The object was deleted while no manager ran, because somebody removed the finalizer.
+/// The object was deleted while no manager ran, because a user removed the finalizer.
 #[tokio::test(start_paused = true)]
 async fn the_load_balancer_of_a_service_deleted_between_two_managers_is_deleted() {
     let world = with_a_classy_service().await;

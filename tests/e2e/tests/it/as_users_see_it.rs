@@ -39,7 +39,7 @@ async fn load_balancers_behave_as_upstreams_users_expect() -> Result<()> {
         Manager::start(&server.kubeconfig(), &component("simcloud")?, &cloud.provider_file(), &[cloud.token()]).await?;
     let world = World { cloud, client: server.client().await?, manager };
     if let Err(error) = world.story().await {
-        return Err(error.context(world.manager.last_words()));
+        return Err(error.context(world.manager.log_tail()));
     }
     let status = world.manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");

@@ -64,7 +64,7 @@ async fn a_leader_keeps_its_lease_on_an_api_server_with_three_requests_at_once()
     };
     eventually("the Services are served and the lease is renewed", PATIENCE, done)
         .await
-        .map_err(|error| error.context(world.manager.last_words()))?;
+        .map_err(|error| error.context(world.manager.log_tail()))?;
     eventually("requests still wait for a place", 60, || std::future::ready(requests_wait(&world.server))).await?;
     ensure!(load.try_join_next().is_none(), "a client of the load has ended");
     world.manager.still_runs()

@@ -58,7 +58,7 @@ async fn a_manager_of_a_real_cluster_uses_the_simulated_cloud_by_the_printed_com
     run("sh", &["-c", &format!("{machine} --fail --silent --show-error --noproxy '*'")])?;
 
     let mut manager = Manager::spawn_with_resources(&["--leader-elect=false"], &server.kubeconfig())?;
-    manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
+    manager.wait_until_ready().await.map_err(|error| error.context(manager.log_tail()))?;
     let client = server.client().await?;
     for name in ["node-1", NODE] {
         register_node(&client, name).await?;

@@ -40,7 +40,7 @@ async fn a_config_map_that_is_replaced_swaps_the_provider() -> Result<()> {
     says(&manager, "ConfigMapMissing", 1).await?;
 
     write(&server, &wasm)?;
-    manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
+    manager.wait_until_ready().await.map_err(|error| error.context(manager.log_tail()))?;
     let first = manager.release()?;
     manager.offer_another_release()?;
     write(&server, &manager.component())?;
@@ -51,7 +51,7 @@ async fn a_config_map_that_is_replaced_swaps_the_provider() -> Result<()> {
         });
         std::future::ready(release)
     });
-    swapped.await.map_err(|error| error.context(manager.last_words()))?;
+    swapped.await.map_err(|error| error.context(manager.log_tail()))?;
     server.kubectl(&["delete", "configmap", "provider"])?;
     says(&manager, "ConfigMapMissing", 2).await?;
     manager.still_runs()?;

@@ -151,15 +151,15 @@ async fn b19_a_leader_that_is_stopped_hands_over_within_a_second() -> Result<()>
     let hand_over = site.until_handed_over(&leader, stopped).await?;
     let (gap, allowed) = (hand_over.gap, hand_over.allowing(Duration::from_secs(1)));
     eprintln!("hand-over after SIGTERM: {} ms of {} ms", gap.as_millis(), allowed.as_millis());
-    ensure!(gap <= allowed, "{gap:?} of {allowed:?}; {}", first.manager.last_words());
-    ensure!(first.manager.ended().await?.success(), "{}", first.manager.last_words());
+    ensure!(gap <= allowed, "{gap:?} of {allowed:?}; {}", first.manager.log_tail());
+    ensure!(first.manager.ended().await?.success(), "{}", first.manager.log_tail());
     let writes = site.server.writes_of(&first.user)?;
     let last = writes.last().map(String::as_str).unwrap_or_default();
     ensure!(last.starts_with("update ") && last.contains("/leases/"), "the last write is not the release: {writes:?}");
     create_service(&site.client, "web", 80, NODE_PORT).await?;
     eventually("the second one serves", 60, || address_of(&site.client, "web"))
         .await
-        .map_err(|error| error.context(second.manager.last_words()))?;
+        .map_err(|error| error.context(second.manager.log_tail()))?;
     Ok(())
 }
 
@@ -180,9 +180,9 @@ async fn b19_a_leader_that_is_killed_is_followed_within_the_lease_duration() -> 
     );
     // Both times are of this machine. An earlier hand-over would be wrong, because the killed
     // leader might only be slow.
-    ensure!(since_renewal >= LEASE_DURATION, "{since_renewal:?}; {}", second.manager.last_words());
+    ensure!(since_renewal >= LEASE_DURATION, "{since_renewal:?}; {}", second.manager.log_tail());
     // A replica that only tried once in each retry period would be late by up to two of them.
-    ensure!(since_renewal <= allowed, "{since_renewal:?} of {allowed:?}; {}", second.manager.last_words());
+    ensure!(since_renewal <= allowed, "{since_renewal:?} of {allowed:?}; {}", second.manager.log_tail());
     Ok(())
 }
 
@@ -206,8 +206,8 @@ async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> R
     eventually("the manager calls ensure", 60, begun).await?;
     replica.manager.signal(Signal::TERM)?;
     let status = replica.manager.ended().await?;
-    ensure!(status.code() == Some(1), "{status}; {}", replica.manager.last_words());
-    ensure!(replica.manager.log().contains("so the Lease is not released"), "{}", replica.manager.last_words());
+    ensure!(status.code() == Some(1), "{status}; {}", replica.manager.log_tail());
+    ensure!(replica.manager.log().contains("so the Lease is not released"), "{}", replica.manager.log_tail());
     ensure!(site.leader().await? == leader, "the manager released its Lease");
     Ok(())
 }
@@ -231,14 +231,14 @@ async fn b19_a_leader_that_was_frozen_writes_nothing_when_it_wakes() -> Result<(
     site.cloud.cloud.set_knobs(Knobs::default())?;
     eventually("the second one serves", 60, || address_of(&site.client, "web"))
         .await
-        .map_err(|error| error.context(second.manager.last_words()))?;
+        .map_err(|error| error.context(second.manager.log_tail()))?;
 
     let (bytes, writes) = (first.front.sent(), site.server.writes_of(&first.user)?);
     first.manager.signal(Signal::CONT)?;
     let status = first.manager.ended().await?;
-    ensure!(status.code() == Some(1), "{status}; {}", first.manager.last_words());
+    ensure!(status.code() == Some(1), "{status}; {}", first.manager.log_tail());
     let log = first.manager.log();
-    ensure!(log.contains("leader election lost"), "{}", first.manager.last_words());
+    ensure!(log.contains("leader election lost"), "{}", first.manager.log_tail());
     ensure!(first.front.sent() == bytes, "{} bytes more to the cloud", first.front.sent() - bytes);
     let after = site.server.writes_of(&first.user)?;
     ensure!(after == writes, "more writes: {:?}", after.get(writes.len()..));

@@ -87,14 +87,14 @@ async fn one_cluster(component: PathBuf, mut random: Rng) -> Result<Tally> {
 
     let (stop, stopped) = watch::channel(false);
     let lives = async {
-        let tally = killer.run().await.map_err(|error| error.context(killer.manager.last_words()))?;
+        let tally = killer.run().await.map_err(|error| error.context(killer.manager.log_tail()))?;
         stop.send_replace(true);
         Ok(tally)
     };
     let (workload, tally) = tokio::try_join!(workload.run(stopped), lives)?;
     eventually("cluster and cloud are in the wanted state", PATIENCE.as_secs(), || verdict(&client, &cloud, &workload))
         .await
-        .map_err(|error| error.context(killer.manager.last_words()))?;
+        .map_err(|error| error.context(killer.manager.log_tail()))?;
     killer.births.none_twice(&workload)?;
     let status = killer.manager.end().await?;
     ensure!(status.success(), "the last manager ended with {status}");

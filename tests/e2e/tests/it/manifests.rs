@@ -154,7 +154,7 @@ async fn the_lease_of_the_service_account_has_the_priority_of_leader_election() 
 #[tokio::test]
 async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> {
     let world = World::from_a_file(&manifests(&[FROM_A_FILE])?).await?;
-    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.last_words()))?;
+    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.log_tail()))?;
     world.the_figures_are_for_those_who_may().await?;
     world.nothing_was_refused()
 }
@@ -163,14 +163,14 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
 #[tokio::test]
 async fn the_manager_serves_a_provider_object_on_the_rights_of_the_readmes_steps() -> Result<()> {
     let world = World::from_an_object(&manifests(&[])?).await?;
-    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.last_words()))?;
+    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.log_tail()))?;
     world.nothing_was_refused()
 }
 
 #[tokio::test]
 async fn each_controller_lives_on_the_rights_of_its_own_service_account() -> Result<()> {
     let world = World::from_a_file(&manifests(&[FROM_A_FILE, PER_CONTROLLER])?).await?;
-    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.last_words()))?;
+    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.log_tail()))?;
     world.nothing_was_refused()?;
     for controller in CONTROLLERS {
         let writes = world.server.writes_of(&format!("system:serviceaccount:kube-system:{controller}"))?;
@@ -226,7 +226,7 @@ impl World {
         let flags = flags(&server, "--provider-resources")?;
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let mut manager = Manager::spawn_with_resources(&flags, &kubeconfig)?;
-        manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
+        manager.wait_until_ready().await.map_err(|error| error.context(manager.log_tail()))?;
         Ok(Self { server, client, cloud, manager, token })
     }
 
@@ -285,7 +285,7 @@ impl World {
     async fn the_figures_are_for_those_who_may(&self) -> Result<()> {
         let Self { manager, server, .. } = self;
         ensure!(manager.ask("configz", &self.token).await? == 403, "an account without the right reads /configz");
-        ensure!(manager.ask("configz", server.token()).await? == 200, "{}", manager.last_words());
+        ensure!(manager.ask("configz", server.token()).await? == 200, "{}", manager.log_tail());
         ensure!(manager.ask("configz", "of-no-account").await? == 401, "an invalid token is taken for anonymous");
         Ok(())
     }
@@ -297,13 +297,13 @@ impl World {
             .lines()
             .filter(|line| line.starts_with("apiserver_request_total") && line.contains("code=\"403\""))
             .collect();
-        ensure!(refused.is_empty(), "refused by RBAC: {refused:#?}; {}", self.manager.last_words());
+        ensure!(refused.is_empty(), "refused by RBAC: {refused:#?}; {}", self.manager.log_tail());
         // The manager also checks its permissions at the start and logs missing ones.
         let log = self.manager.log().to_lowercase();
         ensure!(
             !log.contains("forbidden") && !log.contains("this account has no permission"),
             "{}",
-            self.manager.last_words()
+            self.manager.log_tail()
         );
         Ok(())
     }

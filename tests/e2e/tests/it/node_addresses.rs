@@ -42,7 +42,7 @@ async fn i2_a_node_has_exactly_the_ips_that_its_kubelet_was_given_in_their_order
     let manager = Manager::start(&server.kubeconfig(), &component("dummy")?, PROVIDER_FILE, &[]).await?;
     for (name, ips) in NODES {
         let result = has_exactly(&client, name, ips).await;
-        result.map_err(|error| error.context(manager.last_words()))?;
+        result.map_err(|error| error.context(manager.log_tail()))?;
     }
     let status = manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");

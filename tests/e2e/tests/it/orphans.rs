@@ -26,7 +26,7 @@ async fn an_orphaned_load_balancer_is_listed_and_deleted_by_its_name() -> Result
     for (name, node_port) in [("left", 30_080), ("wanted", 30_081)] {
         create_service(&client, name, 8080, node_port).await?;
         let address = eventually("the Service gets an address", 60, || address_of(&client, name)).await;
-        address.map_err(|error| error.context(manager.last_words()))?;
+        address.map_err(|error| error.context(manager.log_tail()))?;
     }
     // While no manager runs, the finalizer is removed and the Service is deleted.
     ensure!(manager.end().await?.success(), "the manager failed");

@@ -57,7 +57,7 @@ async fn is_pulled_and_served(tool: Tool) -> Result<()> {
         std::future::ready(if calls.contains(&release) { Ok(()) } else { Err(format!("calls by {calls:?}")) })
     })
     .await
-    .map_err(|error| error.context(manager.last_words()))?;
+    .map_err(|error| error.context(manager.log_tail()))?;
     let status = manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");
     Ok(())

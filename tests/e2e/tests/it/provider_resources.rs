@@ -161,7 +161,7 @@ impl World {
             });
             std::future::ready(status)
         });
-        seen.await.map_err(|error| error.context(self.manager.last_words()))
+        seen.await.map_err(|error| error.context(self.manager.log_tail()))
     }
 
     async fn until_serving(&self, digest: &str) -> Result<Value> {
@@ -249,7 +249,7 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     let wasm = component("simcloud")?;
     let first = world.push(&wasm)?;
     world.apply(&world.provider()?)?;
-    world.wait("Ready").map_err(|error| error.context(world.manager.last_words()))?;
+    world.wait("Ready").map_err(|error| error.context(world.manager.log_tail()))?;
     let status = world.until_serving(&first).await?;
     let table = world.server.kubectl(&["get", "providers"])?;
     let row: Vec<_> = table.lines().nth(1).unwrap_or_default().split_whitespace().collect();
@@ -340,7 +340,7 @@ async fn swapped(world: &World, wasm: &Path, first: &str) -> Result<String> {
     let second = world.push_another_release(wasm)?;
     let mut pace = interval(MADE_EVERY);
     while world.manager.release()? != second {
-        ensure!(made.len() < SERVICES_MAX, "release {first} still serves; {}", world.manager.last_words());
+        ensure!(made.len() < SERVICES_MAX, "release {first} still serves; {}", world.manager.log_tail());
         pace.tick().await;
         make_services(world, &mut made, 1).await?;
     }
@@ -399,7 +399,7 @@ async fn restarted(world: &mut World, before: &str) -> Result<()> {
     world.registry.stop()?;
     world.manager.kill()?;
     world.manager.start_again()?;
-    world.manager.wait_until_ready().await.map_err(|error| error.context(world.manager.last_words()))?;
+    world.manager.wait_until_ready().await.map_err(|error| error.context(world.manager.log_tail()))?;
     let away = |status: &Value| at(status, "/sourceFailure/code") == "RegistryUnreachable";
     let status = world.until("the source failure is reported", away).await?;
     ensure!(at(&status, "/active/digest") == before && is(&status, "Ready", "True"), "{status:#}");
@@ -455,7 +455,7 @@ async fn wrong_at_the_start(world: &mut World, wasm: &Path) -> Result<()> {
         })
         .await?;
     let ready = ["wait", "--for=condition=Ready", "provider/younger", &format!("--timeout={PATIENCE}s")];
-    world.server.kubectl(&ready).map_err(|error| error.context(world.manager.last_words()))?;
+    world.server.kubectl(&ready).map_err(|error| error.context(world.manager.log_tail()))?;
     create_service(&world.client, "waiting", 8080, NODE_PORT + 1).await?;
     eventually("the Service waits for its provider", 60, || {
         let events = world.server.kubectl(&["get", "events", "--field-selector=involvedObject.name=waiting"]);

@@ -43,7 +43,7 @@ fn a_service_is_reached_through_incus_while_machines_and_releases_change() -> Re
         let manager = Manager::start(&server.kubeconfig(), &wasm, &provider_file(&credentials), &[]).await?;
         let mut world = World { incus: &incus, client: server.client().await?, manager };
         if let Err(error) = world.story().await {
-            return Err(error.context(world.manager.last_words()));
+            return Err(error.context(world.manager.log_tail()));
         }
         let status = world.manager.end().await?;
         ensure!(status.success(), "the manager ended with {status}");

@@ -143,7 +143,7 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
 
     manager.offer_another_release()?;
     registry.push(&manager.component(), "stable")?;
-    let second = next(&manager, &first).await.map_err(|error| error.context(manager.last_words()))?;
+    let second = next(&manager, &first).await.map_err(|error| error.context(manager.log_tail()))?;
 
     registry.stop()?;
     eventually("the manager notices", 120, || {
@@ -154,9 +154,9 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     manager.kill()?;
     let lines = manager.log().lines().count();
     manager.start_again()?;
-    manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
+    manager.wait_until_ready().await.map_err(|error| error.context(manager.log_tail()))?;
     let again = manager.log().lines().skip(lines).any(|line| line.contains("taking up what served last"));
-    ensure!(again && manager.release()? == second, "after the restart: {}", manager.last_words());
+    ensure!(again && manager.release()? == second, "after the restart: {}", manager.log_tail());
     let compiled = fs::read_dir(state.path().join("compiled"))?.flatten();
     let compiled = compiled.filter(|file| file.path().extension().is_some_and(|extension| extension == "code")).count();
     ensure!(compiled == 2, "machine code of {compiled} releases is on disk, and two were compiled");
@@ -170,15 +170,15 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     let status = manager.ended().await?;
     let log = manager.log();
     let serves = log.lines().skip(lines).any(|line| line.contains("release active") && line.contains(&second));
-    ensure!(serves && status.code() == Some(4), "without a cluster: {status}: {}", manager.last_words());
+    ensure!(serves && status.code() == Some(4), "without a cluster: {status}: {}", manager.log_tail());
 
     fs::write(&kubeconfig, reachable)?;
     manager.start_again()?;
-    manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
+    manager.wait_until_ready().await.map_err(|error| error.context(manager.log_tail()))?;
     registry.start_again().await?;
     manager.offer_another_release()?;
     registry.push(&manager.component(), "stable")?;
-    next(&manager, &second).await.map_err(|error| error.context(manager.last_words()))?;
+    next(&manager, &second).await.map_err(|error| error.context(manager.log_tail()))?;
     manager.still_runs()?;
     let status = manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");

@@ -165,7 +165,7 @@ async fn connections_swallowed_while_idle_are_left_within_a_minute() -> Result<(
     let (mut manager, front, calm) = site.busy_manager().await?;
     front.swallow_open_connections();
     let work = site.work("after", "c", "b").await?;
-    work.is_done(&site, calm.and_a_minute()).await.map_err(|error| error.context(manager.last_words()))?;
+    work.is_done(&site, calm.and_a_minute()).await.map_err(|error| error.context(manager.log_tail()))?;
     site.nothing_was_made_twice(2)?;
     each_is_ensured_once(&manager, 2).await?;
     is_well(&mut manager).await
@@ -213,7 +213,7 @@ async fn a_replica_whose_connections_were_swallowed_while_it_stood_by_leads_and_
     let leases: Api<Lease> = Api::namespaced(site.client.clone(), "kube-system");
     let leader = || async {
         let holder = leases.get("cloud-controller-manager").await?.spec.and_then(|spec| spec.holder_identity);
-        holder.context("nobody leads")
+        holder.context("no replica leads")
     };
     let before = leader().await?;
     front.swallow_open_connections();
@@ -224,7 +224,7 @@ async fn a_replica_whose_connections_were_swallowed_while_it_stood_by_leads_and_
     };
     within_time("the second one leads", calm.and_a_minute(), handed_over).await?;
     let work = site.work("after", "c", "b").await?;
-    work.is_done(&site, calm.and_a_minute()).await.map_err(|error| error.context(second.last_words()))?;
+    work.is_done(&site, calm.and_a_minute()).await.map_err(|error| error.context(second.log_tail()))?;
     site.nothing_was_made_twice(2)?;
     is_well(&mut second).await
 }

@@ -98,7 +98,7 @@ async fn the_manager_serves_a_real_api_server_while_machines_and_releases_change
         Manager::start(&server.kubeconfig(), &component("simcloud")?, &cloud.provider_file(), &[cloud.token()]).await?;
     let mut world = World { cloud, client: server.client().await?, manager };
     if let Err(error) = world.story().await {
-        return Err(error.context(world.manager.last_words()));
+        return Err(error.context(world.manager.log_tail()));
     }
     let status = world.manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");

@@ -70,7 +70,7 @@ async fn a_new_volume_gets_the_zone_of_its_disk_and_an_unknown_one_is_refused() 
             Ok(made)
         }
     });
-    let labelled = labelled.await.map_err(|error| error.context(manager.last_words()))?;
+    let labelled = labelled.await.map_err(|error| error.context(manager.log_tail()))?;
     ensure!(labelled.labels()["topology.kubernetes.io/zone"] == "zone-b", "{:?}", labelled.labels());
     let spec = labelled.spec.context("it has no spec")?;
     ensure!(spec.node_affinity.is_some(), "pods may be scheduled where the disk is not");

@@ -1,8 +1,8 @@
-//! Rules for comments, messages and documents: their width, and phrases to avoid.
+//! Rules for comments, messages, documents and names: their width, and phrases to avoid.
 
 use crate::{
     rule::{Hit, Rule},
-    source::find_word,
+    source::{find_word, function_name, type_name},
     tree::{File, Tree},
 };
 
@@ -39,6 +39,8 @@ const PHRASES: &[(&str, &str)] = &[
     ("is not to be found", "does not exist, is not in"),
     ("is not to be seen", "is not visible"),
     ("nobody may be left", "the reader may be gone"),
+    ("last words", "the last output, the end of the log"),
+    ("held nothing against", "leaves the quarantine"),
 ];
 
 pub(crate) const WIDTH: Rule = Rule {
@@ -77,10 +79,27 @@ pub(crate) const PLAIN_ENGLISH: Rule = Rule {
             for (number, text) in &source.literals {
                 judge(file, *number, text);
             }
+            for (number, line) in source.lines() {
+                for name in [function_name(line), type_name(line)].into_iter().flatten() {
+                    judge(file, number, &words(name));
+                }
+            }
         }
         hits
     },
 };
+
+/// The words of a name: `last_pass` and `LastPass` are "last pass".
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() {
+            words.push(' ');
+        }
+        words.push(if letter == '_' { ' ' } else { letter });
+    }
+    words
+}
 
 /// Lines of prose with their files and numbers: comments of Rust and WIT that take a whole line,
 /// and documents. Code blocks and tables are left out, and with them the examples of

@@ -177,7 +177,7 @@ fn service(number: usize) -> Service {
 fn the_last_services_are_remembered_and_one_that_is_deleted_is_not() {
     let memory = Memory::default();
     memory.service(&Call::default(), "c", &service(0));
-    assert_eq!(memory.questions().len(), 0, "nobody wants it");
+    assert_eq!(memory.questions().len(), 0, "no shadow run needs it");
     memory.keeps(true);
     for number in 0..SERVICES_MAX + 2 {
         memory.service(&Call::default(), "c", &service(number));

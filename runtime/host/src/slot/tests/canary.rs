@@ -26,7 +26,7 @@ fn watched() -> SlotOptions {
 
 async fn serving(first: &'static str) -> Slot {
     let slot = Slot::new(services(), watched()).unwrap();
-    assert_eq!(offer(&slot, &sound(first)).await, Ok(Offered::Activated), "there is nobody to share with");
+    assert_eq!(offer(&slot, &sound(first)).await, Ok(Offered::Activated), "there is no other release to share with");
     slot
 }
 
@@ -73,7 +73,7 @@ fn a_share_is_about_as_large_as_asked_and_grows_without_changing_sides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_canary_serves_its_share_of_the_objects_until_it_bears_out_and_then_all() {
+async fn a_canary_serves_its_share_of_the_objects_until_it_passes_and_then_all_objects() {
     let slot = serving("1").await;
     let (share, rest) = uids();
     let before = slot.status().borrow().generation;
@@ -164,11 +164,11 @@ async fn a_newer_release_takes_the_canarys_place_and_the_share_stays_the_same() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_canary_beside_a_release_on_probation_is_compared_with_the_one_that_bore_out() {
+async fn a_canary_beside_a_release_on_probation_is_compared_with_the_last_that_passed_probation() {
     let slot = serving("1").await;
     let (share, rest) = uids();
     offer(&slot, &release("2", Master::Trap)).await.unwrap();
-    // Nobody calls it, so it serves all in the end.
+    // It receives no call, so it serves all in the end.
     until(&slot, |status| status.canary.is_none()).await;
     assert_eq!(offer(&slot, &sound("3")).await, Ok(Offered::Canary));
     assert_eq!(version_for(&slot, &rest[0]).await, Err(Code::Trapped));
@@ -193,7 +193,7 @@ async fn what_is_said_of_a_newer_offer_outlives_the_canary() {
 }
 
 #[tokio::test]
-async fn new_settings_begin_a_canary_anew() {
+async fn new_settings_restart_a_canary() {
     let slot = serving("1").await;
     let (share, rest) = uids();
     offer(&slot, &sound("2")).await.unwrap();

@@ -29,7 +29,7 @@ const _: () = assert!((SWAPS - WARM) as u64 * BALLAST_BYTES >= 6 * MARGIN_BYTES)
 /// The text before the number of a release.
 const NUMBER: &str = "number:";
 
-/// A guest, and after it a core module that nobody instantiates: it is compiled, and loaded with
+/// A guest, and after it a core module that no code instantiates: it is compiled, and loaded with
 /// the rest.
 fn ballasted() -> Vec<u8> {
     let filling = "x".repeat(usize::try_from(BALLAST_BYTES).unwrap());

@@ -36,7 +36,7 @@ fn sound(version: &'static str) -> bytes::Bytes {
 }
 
 #[tokio::test]
-async fn a_release_that_traps_is_rolled_back_at_once_and_never_taken_again() {
+async fn a_release_that_traps_is_rolled_back_at_once_and_never_loaded_again() {
     let slot = watched_slot();
     offer(&slot, &sound("1")).await.unwrap();
     assert_eq!(slot.status().borrow().probation, None, "there is nothing to go back to");
@@ -78,9 +78,9 @@ async fn a_release_that_was_rolled_back_is_tried_again_when_a_person_names_it() 
     until(&slot, |status| status.refused.is_some()).await;
     let refusal = slot.status().borrow().refused.clone().unwrap();
     assert!(!refusal.retried);
-    assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "nobody asked");
+    assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "the operator did not ask for a retry");
     slot.ask_again(Some(format!("sha256:{}", "0".repeat(64)))).await;
-    assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "nobody asked for this one");
+    assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "the operator named another release");
 
     slot.ask_again(Some(refusal.digest.clone())).await;
     until(&slot, |status| status.probation.is_some()).await;
@@ -151,7 +151,7 @@ async fn a_wish_that_fails_before_the_release_serves_is_spent_and_nothing_is_for
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_bears_out_the_second_time_is_held_nothing_against() {
+async fn a_release_that_passes_probation_at_the_second_attempt_leaves_the_quarantine() {
     let slot = watched_slot();
     offer(&slot, &sound("1")).await.unwrap();
     let doubted = sound("2");
@@ -269,7 +269,7 @@ async fn a_release_is_compared_with_what_its_predecessor_did_in_the_last_minutes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_bears_out_stays_and_its_predecessors_memory_is_given_back() {
+async fn a_release_that_passes_probation_stays_and_its_predecessors_memory_is_freed() {
     let slot = watched_slot();
     offer(&slot, &sound("1")).await.unwrap();
     let predecessor = std::sync::Arc::downgrade(&slot.routing.load().active.clone().unwrap());
@@ -284,14 +284,14 @@ async fn a_release_that_bears_out_stays_and_its_predecessors_memory_is_given_bac
 }
 
 #[tokio::test]
-async fn a_release_is_compared_with_the_last_one_that_bore_out() {
+async fn a_release_is_compared_with_the_last_release_that_passed_probation() {
     let slot = watched_slot();
     offer(&slot, &sound("1")).await.unwrap();
     offer(&slot, &sound("2")).await.unwrap();
     offer(&slot, &release("3", Master::Trap)).await.unwrap();
     assert_eq!(version(&slot).await, Err(Code::Trapped));
     until(&slot, |status| status.refused.is_some()).await;
-    assert_eq!(version(&slot).await, Ok("1".to_owned()), "nobody knows whether 2 would have passed");
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "it is unknown whether 2 would have passed");
 }
 
 /// What was kept has the permissions of its time.

@@ -24,7 +24,7 @@ pub(super) async fn rotated(world: &World) -> Result<()> {
     ])?;
     eventually("the Service gets an address", PATIENCE, || address_of(&world.client, "rotated"))
         .await
-        .map_err(|error| error.context(world.manager.last_words()))?;
+        .map_err(|error| error.context(world.manager.log_tail()))?;
     before_the_next_try(world)?;
     let after = world.object()?;
     for place in ["/status/active", "/status/swaps", "/metadata/generation"] {

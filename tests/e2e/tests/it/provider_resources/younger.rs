@@ -103,7 +103,7 @@ async fn it_is_seen(world: &World) -> Result<()> {
     };
     eventually("skysail status names all three claims", PATIENCE, page)
         .await
-        .map_err(|error| error.context(world.manager.last_words()))?;
+        .map_err(|error| error.context(world.manager.log_tail()))?;
     let table = world.server.kubectl(&["get", "providers"])?;
     let rows: Vec<Vec<&str>> = table.lines().map(|row| row.split_whitespace().take(4).collect()).collect();
     let expected = [
@@ -129,14 +129,14 @@ async fn definition_deleted(world: &mut World, older: &Value) -> Result<()> {
     };
     eventually("/readyz fails", PATIENCE, reported).await?;
     let said = world.manager.log();
-    ensure!(said.contains("the cluster has no Provider, so nothing is served"), "{}", world.manager.last_words());
+    ensure!(said.contains("the cluster has no Provider, so nothing is served"), "{}", world.manager.log_tail());
     world.manager.still_runs()?;
 
     let definition = run(&skysail()?, &["crd"])?;
     apply(&world.server, world.folder.path(), &definition)?;
     world.server.wait_for_definition("providers.skysail.dev").await?;
     world.apply(older)?;
-    world.wait("Ready").map_err(|error| error.context(world.manager.last_words()))?;
+    world.wait("Ready").map_err(|error| error.context(world.manager.log_tail()))?;
     eventually("/readyz passes", PATIENCE, || async {
         let (status, text) = world.manager.readiness().await?;
         ensure!(status == 200, "{status}: {text}");

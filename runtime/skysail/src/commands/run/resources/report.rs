@@ -30,7 +30,7 @@ use crate::{
 /// milliseconds, and each write is sent to all watchers.
 const GATHER: Duration = Duration::from_millis(250);
 
-/// Period of the comparison with the status in the API, which somebody else may have changed or
+/// Period of the comparison with the status in the API, which another client may have changed or
 /// which a write may have failed to change.
 const REPEAT: Duration = Duration::from_secs(30);
 
