@@ -284,7 +284,7 @@ impl<'a> Running<'a> {
                 Outcome::Cancelled => None,
             };
             if let Some(result) = result {
-                self.release.vitals().note(self.function, result, fault);
+                self.release.call_history().note(self.function, result, fault);
             }
         }
         let wall = self.began.elapsed();
@@ -320,7 +320,7 @@ impl<'a> Running<'a> {
             record.limits_hit.insert(0, limit);
         }
         if self.compared.is_none() {
-            self.release.tally().note(&record);
+            self.release.statistics().note(&record);
         }
         self.sandbox.recorder().record(record);
     }

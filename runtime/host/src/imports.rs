@@ -4,7 +4,7 @@
 //! An import never blocks a thread and never holds more data than its limit. If the contract says
 //! that excess data is dropped, the import drops and counts it; if a limit ends the call, the
 //! import returns `Stopped`. Every linked function accesses the call's state through
-//! `CallState::import`, which charges fuel ([`crate::toll`]).
+//! `CallState::import`, which charges fuel ([`crate::fuel_charge`]).
 
 mod cache;
 mod clock;

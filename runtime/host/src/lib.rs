@@ -14,10 +14,12 @@ mod backtrace;
 mod bindings;
 mod cache;
 mod call;
+mod call_statistics;
 mod convert;
 mod cpu_time;
 mod engine;
 mod fault;
+mod fuel_charge;
 mod identity;
 mod imports;
 pub mod jail;
@@ -30,15 +32,14 @@ mod sandboxed_provider;
 mod series;
 pub mod slot;
 mod store;
-mod tally;
 #[cfg(test)]
 mod test_guest;
-mod toll;
 
 pub use skysail_egress::{credentials, http_client, policy as egress, read_file};
 pub use skysail_slot::Fault;
 
 pub use self::{
+    call_statistics::{FunctionCalls, LastFailure},
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
     identity::{Problem, Severity, check_config, describe, origins},
     limits::{BOUNDS, Bound, Limits, LimitsError},
@@ -46,5 +47,4 @@ pub use self::{
     release::{CompiledComponent, Release, ReleaseError},
     sandbox::{Sandbox, SandboxError, SandboxOptions},
     sandboxed_provider::SandboxedProvider,
-    tally::{FunctionCalls, LastFailure},
 };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use skysail_provider::Interface;
-use skysail_slot::{Vitals, digest_of, digest_text};
+use skysail_slot::{CallHistory, digest_of, digest_text};
 use wasmtime::component::{Component, InstancePre};
 
 use crate::{
@@ -18,10 +18,10 @@ use crate::{
         exports::skysail::{legacy, provider as exports},
     },
     cache::Cache,
+    call_statistics::{CallStatistics, FunctionCalls},
     imports,
     limits::{MEMORIES_MAX, TABLES_MAX},
     store::CallState,
-    tally::{FunctionCalls, Tally},
 };
 
 /// The release cannot be loaded.
@@ -170,8 +170,8 @@ fn deserialize(engine: &wasmtime::Engine, native: &[u8]) -> wasmtime::Result<Com
 pub struct Release {
     digest: Arc<str>,
     cache: Arc<Cache>,
-    vitals: Arc<Vitals>,
-    tally: Tally,
+    call_history: Arc<CallHistory>,
+    statistics: CallStatistics,
     instance_pre: InstancePre<CallState>,
     exports: Exports,
 }
@@ -208,8 +208,8 @@ impl Release {
         Ok(Self {
             digest: digest.into(),
             cache,
-            vitals: Arc::default(),
-            tally: Tally::default(),
+            call_history: Arc::default(),
+            statistics: CallStatistics::default(),
             instance_pre,
             exports,
         })
@@ -241,19 +241,19 @@ impl Release {
     /// Statistics of the calls since the release was loaded, one entry for each called function.
     #[must_use]
     pub fn calls(&self) -> Vec<FunctionCalls> {
-        self.tally.calls()
+        self.statistics.calls()
     }
 
     pub(crate) const fn shared_digest(&self) -> &Arc<str> {
         &self.digest
     }
 
-    pub(crate) const fn vitals(&self) -> &Arc<Vitals> {
-        &self.vitals
+    pub(crate) const fn call_history(&self) -> &Arc<CallHistory> {
+        &self.call_history
     }
 
-    pub(crate) const fn tally(&self) -> &Tally {
-        &self.tally
+    pub(crate) const fn statistics(&self) -> &CallStatistics {
+        &self.statistics
     }
 
     pub(crate) const fn cache(&self) -> &Arc<Cache> {

@@ -33,7 +33,7 @@ pub use skysail_slot::{
     ProbationOptions, ProbationStatus, Reason, Refusal, RolloutOptions, ShadowOptions, ShadowStatus, SlotStatus,
     SourceFailure, Stage,
 };
-use skysail_slot::{Component, Done, Drain, INBOX_MAX, Living, Proposer, Release, Request, Routing, Told, Vitals};
+use skysail_slot::{CallHistory, Component, Done, Drain, INBOX_MAX, Living, Proposer, Release, Request, Routing, Told};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -221,8 +221,8 @@ impl Release for Active {
         &self.interfaces
     }
 
-    fn vitals(&self) -> &Arc<Vitals> {
-        self.provider.release().vitals()
+    fn call_history(&self) -> &Arc<CallHistory> {
+        self.provider.release().call_history()
     }
 
     fn drain(&self) -> &Drain {

@@ -13,9 +13,9 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use crate::{
     CallRecord, Release, Sandbox,
     cache::Cache,
+    fuel_charge::FuelCharge,
     imports::{CallLog, HttpCall, WasiHttp},
     limits::{MEMORIES_MAX, TABLES_MAX, as_usize},
-    toll::Toll,
 };
 
 /// The state that the imports of one call use.
@@ -28,7 +28,7 @@ pub(crate) struct CallState {
     pub(crate) growth: Growth,
     pub(crate) clock: GuestClock,
     pub(crate) bytes: CrossedBytes,
-    pub(crate) toll: Toll,
+    pub(crate) fuel_charge: FuelCharge,
     pub(crate) log: CallLog,
     pub(crate) events_asked: u64,
     pub(crate) events_published: u64,
@@ -56,7 +56,7 @@ impl CallState {
             growth: Growth::new(sandbox),
             clock: GuestClock::default(),
             bytes: CrossedBytes::new(sandbox),
-            toll: Toll::default(),
+            fuel_charge: FuelCharge::default(),
             log: CallLog::new(sandbox, function),
             events_asked: 0,
             events_published: 0,
@@ -72,7 +72,7 @@ impl CallState {
 
     /// The access of every import to this state: it charges the fuel for one call of an import.
     pub(crate) fn import(&mut self) -> &mut Self {
-        self.toll.call();
+        self.fuel_charge.call();
         self
     }
 
@@ -116,7 +116,7 @@ impl CallState {
 impl WasiView for CallState {
     /// Created at the first use: most providers do not use WASI.
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let (log, owed) = (&self.log, self.toll.owed());
+        let (log, owed) = (&self.log, self.fuel_charge.owed());
         let ctx = self.wasi.get_or_insert_with(|| crate::imports::wasi_context(log, owed));
         WasiCtxView { ctx, table: &mut self.table }
     }
@@ -148,12 +148,12 @@ fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> was
         CallHook::ReturningFromWasm if outermost => store.set_hostcall_fuel(result_bytes),
         CallHook::CallingWasm if outermost => store.set_hostcall_fuel(host_call_bytes),
         // The host calls the guest's allocator for a list or an entry of a list.
-        CallHook::CallingWasm => state.toll.entries(1),
+        CallHook::CallingWasm => state.fuel_charge.entries(1),
         // Only when the import itself returns. Inside the import the guest's allocator may run and
         // yield at a tick of the epoch, which calls this hook, too; compiled code does not reload
         // the fuel after such a yield, and the charge would be lost.
         CallHook::ReturningFromHost if outermost => {
-            if let Some(fuel) = state.toll.take() {
+            if let Some(fuel) = state.fuel_charge.take() {
                 let left = store.get_fuel()?.saturating_sub(fuel);
                 store.set_fuel(left)?;
             }

@@ -275,7 +275,7 @@ impl<R: Release> Watch<R> {
     /// The trial, which ends in [`Request::TrialEnded`]. It begins now, and holds no release in
     /// memory.
     pub fn trial(&self) -> impl Future<Output = Event<R>> + Send + use<R> {
-        let trial = Trial::new(self.release.vitals(), self.predecessor.vitals(), self.options, self.beside);
+        let trial = Trial::new(self.release.call_history(), self.predecessor.call_history(), self.options, self.beside);
         let number = self.number;
         async move { Event::Request(Request::TrialEnded { number, result: trial.end().await }) }
     }

@@ -9,9 +9,11 @@
 //! Both executors say how to [`Reload`] a release, and the order of what is tried is the same.
 //!
 //! The rest of the crate is what the task needs and what no WebAssembly runtime has a part in:
-//! [`Routing`] says which release has a call, [`fault`] whose fault a failed call is, [`Vitals`]
-//! counts calls, [`Trial`] judges a release by these counts, [`Drain`] ends the calls of a release.
+//! [`Routing`] says which release has a call, [`fault`] whose fault a failed call is,
+//! [`CallHistory`] counts calls, [`Trial`] judges a release by these counts, [`Drain`] ends the
+//! calls of a release.
 
+mod call_history;
 mod component;
 mod drain;
 mod event;
@@ -26,9 +28,9 @@ mod state;
 mod status;
 mod task;
 mod trial;
-mod vitals;
 
 pub use self::{
+    call_history::{Broken, CallHistory, Counts},
     component::{Component, Offer, digest_of, digest_text},
     drain::{DRAIN, Drain, SETTINGS},
     event::{
@@ -48,5 +50,4 @@ pub use self::{
     },
     task::{Executor, INBOX_MAX, Living, Proposer, run},
     trial::{Breach, LONGEST, SAMPLE, Trial},
-    vitals::{Broken, Counts, Vitals},
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skysail_provider::{Info, Interface};
 
-use crate::{Component, Drain, RolloutOptions, Vitals};
+use crate::{CallHistory, Component, Drain, RolloutOptions};
 
 /// A release that is loaded under some settings.
 pub trait Release {
@@ -25,7 +25,7 @@ pub trait Release {
     fn interfaces(&self) -> &[Interface];
 
     /// How the calls of the release ended.
-    fn vitals(&self) -> &Arc<Vitals>;
+    fn call_history(&self) -> &Arc<CallHistory>;
 
     /// The end of the calls of the release after it was replaced.
     fn drain(&self) -> &Drain;

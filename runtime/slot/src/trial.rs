@@ -28,7 +28,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use skysail_provider::Code;
 use tokio::time::Instant;
 
-use crate::{Broken, Counts, ProbationOptions, Reason, Vitals};
+use crate::{Broken, CallHistory, Counts, ProbationOptions, Reason};
 
 /// Fewest calls of each release for which their shares of failed calls are compared.
 pub const SAMPLE: u64 = 20;
@@ -42,8 +42,8 @@ pub const LONGEST: u32 = 12;
 /// The watch over one release. The trial keeps the release's counts, and not the release, in
 /// memory.
 pub struct Trial {
-    release: Arc<Vitals>,
-    predecessor: Arc<Vitals>,
+    release: Arc<CallHistory>,
+    predecessor: Arc<CallHistory>,
     /// The calls of each before the window, of the release and of the predecessor: those of the
     /// release as a canary, for example.
     earlier: [Counts; 2],
@@ -99,7 +99,12 @@ impl fmt::Display for Breach {
 impl Trial {
     /// A trial that begins now. `beside`: the predecessor serves the other objects meanwhile.
     #[must_use]
-    pub fn new(release: &Arc<Vitals>, predecessor: &Arc<Vitals>, options: ProbationOptions, beside: bool) -> Self {
+    pub fn new(
+        release: &Arc<CallHistory>,
+        predecessor: &Arc<CallHistory>,
+        options: ProbationOptions,
+        beside: bool,
+    ) -> Self {
         let began = Instant::now();
         let window = if beside { Duration::ZERO } else { options.time };
         let earlier = began.checked_sub(window).map_or_else(Counts::default, |start| predecessor.counts_at(start));
@@ -166,7 +171,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::{Breach, LONGEST, SAMPLE, Trial, Verdict, judge};
-    use crate::{Broken, Counts, Fault, ProbationOptions, Vitals};
+    use crate::{Broken, CallHistory, Counts, Fault, ProbationOptions};
 
     const WATCHED: ProbationOptions = ProbationOptions { calls: 5, time: Duration::from_secs(60) };
 
@@ -221,13 +226,13 @@ mod tests {
         );
     }
 
-    fn traps(vitals: &Vitals) {
-        vitals.note("f", Err((Code::Trapped, "")), Some(Fault::Release));
+    fn traps(call_history: &CallHistory) {
+        call_history.note("f", Err((Code::Trapped, "")), Some(Fault::Release));
     }
 
     /// Whether a release that traps once passes. Its predecessor traps before or after the start.
     async fn passes(beside: bool, traps_before: bool) -> bool {
-        let (release, predecessor) = (Arc::<Vitals>::default(), Arc::<Vitals>::default());
+        let (release, predecessor) = (Arc::<CallHistory>::default(), Arc::<CallHistory>::default());
         if traps_before {
             traps(&predecessor);
         }

@@ -8,8 +8,8 @@ use std::{
 
 use skysail_provider::{Info, Interface, Result};
 use skysail_slot::{
-    CanaryOptions, Component, Drain, Living, OnDifference, ProbationOptions, Proposer, RolloutOptions, Settings as _,
-    ShadowOptions, Vitals,
+    CallHistory, CanaryOptions, Component, Drain, Living, OnDifference, ProbationOptions, Proposer, RolloutOptions,
+    Settings as _, ShadowOptions,
     fault::{Seen, of_call},
 };
 use tokio::time::{Duration, Instant};
@@ -142,7 +142,7 @@ pub(crate) struct Release {
     component: Component,
     pub(crate) nature: Nature,
     settings: Settings,
-    vitals: Arc<Vitals>,
+    call_history: Arc<CallHistory>,
     drain: Drain,
     pub(crate) provider: CloudProvider,
     living: Arc<Living>,
@@ -169,11 +169,11 @@ impl Release {
 
     /// A call ended.
     pub(crate) fn note<T>(&self, function: &str, answer: &Result<T>) {
-        let Err(error) = answer else { return self.vitals.note(function, Ok(()), None) };
+        let Err(error) = answer else { return self.call_history.note(function, Ok(()), None) };
         let waited_for_cloud = error.message == HANGS;
         let seen = Seen { waited_for_cloud, computed: !waited_for_cloud, ..Seen::default() };
         let fault = of_call(error.code, error.limit.map(|hit| hit.limit), seen);
-        self.vitals.note(function, Err((error.code, &error.message)), fault);
+        self.call_history.note(function, Err((error.code, &error.message)), fault);
     }
 }
 
@@ -212,8 +212,8 @@ impl skysail_slot::Release for Release {
         self.provider.interfaces()
     }
 
-    fn vitals(&self) -> &Arc<Vitals> {
-        &self.vitals
+    fn call_history(&self) -> &Arc<CallHistory> {
+        &self.call_history
     }
 
     fn drain(&self) -> &Drain {
@@ -243,7 +243,7 @@ impl Maker {
             component: component.clone(),
             nature,
             settings: settings.clone(),
-            vitals: Arc::default(),
+            call_history: Arc::default(),
             drain: Drain::default(),
             provider: CloudProvider::new(
                 Arc::clone(cloud),

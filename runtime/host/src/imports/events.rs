@@ -14,7 +14,7 @@ const REASON_DEFAULT: &str = "ProviderEvent";
 
 impl Host for CallState {
     fn emit(&mut self, kind: Kind, reason: String, message: String) -> wasmtime::Result<()> {
-        self.toll.bytes((reason.len() + message.len()) as u64);
+        self.fuel_charge.bytes((reason.len() + message.len()) as u64);
         self.events_asked += 1;
         let max = self.sandbox.limits().events;
         if self.events_asked > max {

@@ -103,8 +103,8 @@ impl Host for CallState {
 impl CallState {
     async fn send_each(&mut self, requests: Vec<Request>) -> Vec<Result<Response, Failure>> {
         let HttpCall { client, budget, room, bodies: _ } = &self.http;
-        self.toll.requests(requests.len());
-        self.toll.entries(requests.iter().map(|request| request.headers.len() + request.extra.len()).sum());
+        self.fuel_charge.requests(requests.len());
+        self.fuel_charge.entries(requests.iter().map(|request| request.headers.len() + request.extra.len()).sum());
         let client = match client {
             Ok(client) => client,
             Err(why) => return requests.iter().map(|_| Err(Failure::Forbidden((*why).to_owned()))).collect(),
@@ -113,9 +113,9 @@ impl CallState {
         let requests = requests.into_iter().map(request_of).collect();
         let answers = client.send_all(budget, requests, *room).await;
         let answered: u64 = answers.iter().flatten().map(HttpResponse::size).sum();
-        self.toll.bytes(asked.saturating_add(answered));
+        self.fuel_charge.bytes(asked.saturating_add(answered));
         if client.redacts() {
-            self.toll.owed().redacted(answered);
+            self.fuel_charge.owed().redacted(answered);
         }
         answers.into_iter().map(|answer| answer.map(response_to_guest).map_err(failure_to_guest)).collect()
     }

@@ -238,8 +238,8 @@ impl Host for CallState {
 
     fn write(&mut self, level: Level, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
         let bytes = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-        self.toll.bytes(bytes as u64);
-        self.toll.entries(fields.len());
+        self.fuel_charge.bytes(bytes as u64);
+        self.fuel_charge.entries(fields.len());
         let mut lines = self.log.lines();
         if fields.iter().any(|(key, _)| key == PANIC_FIELD) {
             lines.panic = Some(one_line(&message, LAST_OUTPUT_BYTES_MAX));

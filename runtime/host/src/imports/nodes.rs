@@ -40,7 +40,7 @@ impl CallState {
     }
 
     fn read(&mut self, bytes: usize) -> wasmtime::Result<()> {
-        self.toll.bytes(bytes as u64);
+        self.fuel_charge.bytes(bytes as u64);
         self.bytes.column_read(bytes as u64).map_err(|hit: LimitHit| Stopped(hit).into())
     }
 }

@@ -21,7 +21,7 @@ use wasmtime_wasi_http::{
 };
 
 use super::log::{CallLog, Stream};
-use crate::{store::CallState, toll::Owed};
+use crate::{fuel_charge::Owed, store::CallState};
 
 /// Most random bytes of one host call: the limit of browsers.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
@@ -126,7 +126,7 @@ pub(crate) fn context(log: &CallLog, owed: Owed) -> WasiCtx {
 
 impl bindings::random::random::Host for CallState {
     fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
-        self.toll.random_bytes(len.min(RANDOM_BYTES_MAX));
+        self.fuel_charge.random_bytes(len.min(RANDOM_BYTES_MAX));
         self.random().get_random_bytes(len)
     }
 
@@ -137,7 +137,7 @@ impl bindings::random::random::Host for CallState {
 
 impl bindings::random::insecure::Host for CallState {
     fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
-        self.toll.random_bytes(len.min(RANDOM_BYTES_MAX));
+        self.fuel_charge.random_bytes(len.min(RANDOM_BYTES_MAX));
         self.random().get_insecure_random_bytes(len)
     }
 

@@ -29,9 +29,9 @@ use wasmtime_wasi_http::{
 
 use super::http::HttpCall;
 use crate::{
+    fuel_charge::Owed,
     http_client::{Failure, FailureKind, Held, HttpBudget, HttpClient, HttpRequest, HttpResponse},
     store::CallState,
-    toll::Owed,
 };
 
 /// The header that names the credential. Without the prefix `x-`, so that it cannot be a header of
@@ -100,7 +100,7 @@ impl WasiHttp {
 impl WasiHttpView for CallState {
     /// Created at the first use: most providers do not use `wasi:http`.
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        let (call, owed) = (&self.http, self.toll.owed());
+        let (call, owed) = (&self.http, self.fuel_charge.owed());
         let WasiHttp { ctx, bridge } = self.wasi_http.get_or_insert_with(|| WasiHttp::new(call, owed));
         WasiHttpCtxView { hooks: bridge, table: &mut self.table, ctx }
     }

@@ -1,9 +1,9 @@
 //! `skysail run`: runs the manager against a cluster, until SIGTERM or Ctrl-C.
 
-mod board;
 mod client;
 mod follow;
 mod permissions;
+mod provider_statuses;
 mod resources;
 mod serving;
 mod threads;
@@ -27,10 +27,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use board::Board;
 use follow::Follow;
 pub(super) use follow::FollowFile;
 use permissions::Permissions;
+use provider_statuses::ProviderStatuses;
 use resources::Reporter;
 pub(super) use resources::{Resources, api_resource};
 use serving::{Health, Servers};
@@ -77,7 +77,7 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
         // Nothing has started that needs an orderly end.
         return Ok(());
     };
-    let Prepared { manage, fleet, follow, elections, servers, board, permissions, beats } = prepared?;
+    let Prepared { manage, fleet, follow, elections, servers, statuses, permissions, beats } = prepared?;
     let (noticing, asking, beating) = (stop.clone(), stop.clone(), stop.clone());
     tasks.spawn(async move {
         asking.run_until_cancelled(permissions.run()).await;
@@ -88,7 +88,7 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
         Ok(())
     });
     tasks.spawn(async move {
-        noticing.run_until_cancelled(board.run()).await;
+        noticing.run_until_cancelled(statuses.run()).await;
         Ok(())
     });
     let serve = |server: SecureServer| {
@@ -123,7 +123,7 @@ struct Prepared {
     follow: Follow,
     elections: Elections,
     servers: Servers,
-    board: Board,
+    statuses: ProviderStatuses,
     permissions: Permissions,
     beats: Beats,
 }
@@ -180,17 +180,17 @@ async fn prepare(
     };
 
     let (claims, claimed) = watch::channel(Providers::default());
-    let board = Board::new(follow.standings());
+    let statuses = ProviderStatuses::new(follow.standings());
     let served = serving::Served {
         health: &health,
         client_metrics: &client_metrics,
         verbosity,
         providers: claimed,
-        board: board.clone(),
+        statuses: statuses.clone(),
     };
     let servers = within(control, serving::bind(&args, registry, served)).await.or_exit(Reason::Usage)?;
     let manage = Manage { clients, settings, shares, metrics, health, claims, stop };
-    Ok(Prepared { manage, fleet, follow, elections, servers, board, permissions, beats })
+    Ok(Prepared { manage, fleet, follow, elections, servers, statuses, permissions, beats })
 }
 
 /// Waits for the API server as long as upstream's managers do (`WaitForAPIServer`, 10 s), because

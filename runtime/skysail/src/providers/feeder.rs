@@ -49,7 +49,7 @@ impl Feeder {
                 if another_source {
                     slot.forget_offers().await;
                 }
-                fill(slot, status, offers, keeper, Word { decide, hear }).await;
+                fill(slot, status, offers, keeper, FeederProgress { decide, hear }).await;
             });
         }
         Self { decided, heard, _task: task }
@@ -164,7 +164,7 @@ impl Kept {
 }
 
 /// What the feeder's task reports.
-struct Word {
+struct FeederProgress {
     decide: watch::Sender<bool>,
     hear: watch::Sender<bool>,
 }
@@ -175,7 +175,7 @@ async fn fill(
     status: watch::Receiver<SlotStatus>,
     mut offers: impl Stream<Item = Result<skysail_sources::Offer, SourceError>> + Unpin,
     keeper: Option<Keeper>,
-    Word { decide, hear }: Word,
+    FeederProgress { decide, hear }: FeederProgress,
 ) {
     if let Some(keeper) = &keeper {
         keeper.quarantine(&slot).await;
@@ -263,7 +263,7 @@ mod tests {
         time::timeout,
     };
 
-    use super::{Keeper, Kept, Word, fill};
+    use super::{FeederProgress, Keeper, Kept, fill};
     use crate::{
         provider_file::ProviderSpec,
         providers::{services, slot_options},
@@ -321,9 +321,9 @@ mod tests {
             let slot = Arc::new(Slot::new(services, options).unwrap());
             let (status, reported) = watch::channel(SlotStatus::default());
             let (source, offers) = mpsc::channel(1);
-            let word = Word { decide: watch::channel(false).0, hear: watch::channel(false).0 };
+            let progress = FeederProgress { decide: watch::channel(false).0, hear: watch::channel(false).0 };
             let mut task = JoinSet::new();
-            task.spawn(fill(Arc::clone(&slot), reported, offers, archive.map(keeper), word));
+            task.spawn(fill(Arc::clone(&slot), reported, offers, archive.map(keeper), progress));
             Self { slot, status, source, _task: task }
         }
 

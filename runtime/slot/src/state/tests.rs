@@ -19,7 +19,9 @@ use super::{
     CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome, ProbationOptions,
     Proposal, Refusal, Report, Request, SourceFailure, Stage, State, Told, Wanted, Work,
 };
-use crate::{Breach, Drain, Offer, OnDifference, Place, RolloutOptions, Routing, ShadowOptions, SlotStatus, Vitals};
+use crate::{
+    Breach, CallHistory, Drain, Offer, OnDifference, Place, RolloutOptions, Routing, ShadowOptions, SlotStatus,
+};
 
 /// Components that a sequence knows; the last one has another name than the others.
 const COMPONENTS: u8 = 4;
@@ -34,7 +36,7 @@ struct Release {
     component: Component,
     info: Info,
     settings: Settings,
-    vitals: Arc<Vitals>,
+    call_history: Arc<CallHistory>,
     drain: Drain,
     /// As many owners as there are releases in memory.
     _living: Arc<()>,
@@ -57,8 +59,8 @@ impl crate::Release for Release {
         &[Interface::LoadBalancers]
     }
 
-    fn vitals(&self) -> &Arc<Vitals> {
-        &self.vitals
+    fn call_history(&self) -> &Arc<CallHistory> {
+        &self.call_history
     }
 
     fn drain(&self) -> &Drain {
@@ -181,8 +183,8 @@ impl World {
         let info =
             Info { name, version, description, provider_id_schemes, has_cluster_id, serial_load_balancers, page_nodes };
         let (component, settings, living) = (component.clone(), settings.clone(), Arc::clone(&self.living));
-        let (vitals, drain) = Default::default();
-        Arc::new(Release { component, info, settings, vitals, drain, _living: living })
+        let (call_history, drain) = Default::default();
+        Arc::new(Release { component, info, settings, call_history, drain, _living: living })
     }
 
     fn answer<T>(receivers: &mut Vec<oneshot::Receiver<T>>) -> oneshot::Sender<T> {

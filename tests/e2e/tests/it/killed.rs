@@ -67,15 +67,15 @@ async fn a_manager_that_is_killed_at_200_random_moments_loses_nothing_and_makes_
     for _ in 0..CLUSTERS {
         clusters.spawn(one_cluster(component.clone(), random.fork()));
     }
-    let mut tally = Tally::default();
+    let mut statistics = KillStatistics::default();
     while let Some(ended) = clusters.join_next().await {
-        tally.add(&ended??);
+        statistics.add(&ended??);
     }
-    eprintln!("{tally:?}");
-    tally.check()
+    eprintln!("{statistics:?}");
+    statistics.check()
 }
 
-async fn one_cluster(component: PathBuf, mut random: Rng) -> Result<Tally> {
+async fn one_cluster(component: PathBuf, mut random: Rng) -> Result<KillStatistics> {
     let (simulated, server) = (Simulated::start(&[]).await?, block_in_place(ApiServer::start)?);
     let (cloud, client) = (simulated.cloud.clone(), server.client().await?);
     let births = Births::of(&cloud);
@@ -87,18 +87,18 @@ async fn one_cluster(component: PathBuf, mut random: Rng) -> Result<Tally> {
 
     let (stop, stopped) = watch::channel(false);
     let lives = async {
-        let tally = killer.run().await.map_err(|error| error.context(killer.manager.log_tail()))?;
+        let statistics = killer.run().await.map_err(|error| error.context(killer.manager.log_tail()))?;
         stop.send_replace(true);
-        Ok(tally)
+        Ok(statistics)
     };
-    let (workload, tally) = tokio::try_join!(workload.run(stopped), lives)?;
+    let (workload, statistics) = tokio::try_join!(workload.run(stopped), lives)?;
     eventually("cluster and cloud are in the wanted state", PATIENCE.as_secs(), || verdict(&client, &cloud, &workload))
         .await
         .map_err(|error| error.context(killer.manager.log_tail()))?;
     killer.births.none_twice(&workload)?;
     let status = killer.manager.end().await?;
     ensure!(status.success(), "the last manager ended with {status}");
-    Ok(tally)
+    Ok(statistics)
 }
 
 /// Kills a manager and starts it again.
@@ -113,7 +113,7 @@ struct Killer {
 
 /// Numbers of kills by moment.
 #[derive(Debug, Default)]
-struct Tally {
+struct KillStatistics {
     kills: u32,
     /// Before the manager's first request to the cloud.
     starting: u32,
@@ -123,7 +123,7 @@ struct Tally {
     writing: u32,
 }
 
-impl Tally {
+impl KillStatistics {
     fn add(&mut self, other: &Self) {
         let Self { kills, starting, calling, writing } = other;
         self.kills += kills;
@@ -145,7 +145,7 @@ impl Tally {
 
 impl Killer {
     /// Kills managers; the manager that is started after the last kill runs on.
-    async fn run(&mut self) -> Result<Tally> {
+    async fn run(&mut self) -> Result<KillStatistics> {
         let began = Instant::now();
         let cloud = &self.cloud;
         let asked = || async {
@@ -157,15 +157,15 @@ impl Killer {
         // This kill is not at a random moment and does not count.
         self.manager.kill()?;
         self.manager.start_again()?;
-        let mut tally = Tally::default();
-        while tally.kills < KILLS / CLUSTERS {
-            self.life(&mut tally).await.with_context(|| format!("before kill {}", tally.kills + 1))?;
+        let mut statistics = KillStatistics::default();
+        while statistics.kills < KILLS / CLUSTERS {
+            self.life(&mut statistics).await.with_context(|| format!("before kill {}", statistics.kills + 1))?;
         }
-        Ok(tally)
+        Ok(statistics)
     }
 
     /// Lets the manager run for a random time, kills it and starts the next one.
-    async fn life(&mut self, tally: &mut Tally) -> Result<()> {
+    async fn life(&mut self, statistics: &mut KillStatistics) -> Result<()> {
         let latency_ms = self.random.u64(0..LATENCY_MAX);
         self.cloud.set_knobs(Knobs { latency_ms, ..Knobs::default() })?;
         let before = self.cloud.requests_count();
@@ -173,10 +173,10 @@ impl Killer {
         let mut calls = self.cloud.requests_under_way();
         self.manager.kill()?;
         calls.retain(|request| request.number > before);
-        tally.kills += 1;
-        tally.starting += u32::from(start_up.is_none());
-        tally.calling += u32::from(!calls.is_empty());
-        tally.writing += u32::from(calls.iter().any(|request| request.method != "GET"));
+        statistics.kills += 1;
+        statistics.starting += u32::from(start_up.is_none());
+        statistics.calling += u32::from(!calls.is_empty());
+        statistics.writing += u32::from(calls.iter().any(|request| request.method != "GET"));
         self.start_up = start_up.unwrap_or(self.start_up);
         self.manager.start_again()
     }

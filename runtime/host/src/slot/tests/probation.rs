@@ -254,7 +254,7 @@ async fn a_release_is_compared_with_what_its_predecessor_did_in_the_last_minutes
         let note = |fails: bool| {
             let (result, fault) =
                 if fails { (Err((Code::Internal, "")), Some(Fault::Release)) } else { (Ok(()), None) };
-            before.provider.release().vitals().note("f", result, fault);
+            before.provider.release().call_history().note("f", result, fault);
         };
         (0..10 * SAMPLE).for_each(|_| note(!fails_now));
         time::advance(WATCHED.time * 60).await;

@@ -157,7 +157,7 @@ mod tests {
 
     use super::{FollowFile, Look};
     use crate::{
-        commands::run::board::Board,
+        commands::run::provider_statuses::ProviderStatuses,
         provider_file,
         providers::{Fleet, services},
     };
@@ -230,9 +230,9 @@ mod tests {
     #[tokio::test]
     async fn each_provider_of_a_refused_file_is_degraded_until_the_file_is_valid() {
         let mut world = World::new().await;
-        let board = Board::new(world.follow.standings.subscribe());
+        let statuses = ProviderStatuses::new(world.follow.standings.subscribe());
         let degraded = || {
-            let document = board.document();
+            let document = statuses.document();
             let conditions = document.pointer("/items/0/status/conditions").unwrap().as_array().unwrap().clone();
             let is_it = |condition: &Value| condition["type"] == "Degraded" && condition["reason"] == "SpecRefused";
             conditions.into_iter().find(is_it).map(|condition| condition["message"].to_string())
@@ -251,15 +251,15 @@ mod tests {
     #[tokio::test]
     async fn the_board_is_a_list_of_providers_whose_conditions_keep_their_time() {
         let world = World::new().await;
-        let board = Board::new(world.follow.standings.subscribe());
+        let statuses = ProviderStatuses::new(world.follow.standings.subscribe());
         let at = |document: &Value, place: &str| document.pointer(place).cloned().unwrap_or_default();
-        let before = board.document();
+        let before = statuses.document();
         assert_eq!(at(&before, "/kind"), "ProviderList");
         assert_eq!(at(&before, "/items/0/metadata"), json!({ "name": "sim" }));
         assert_eq!(at(&before, "/items/0/status/conditions/0/type"), "Ready");
         let mut slot = world.fleet.served["sim"].slot.status();
         slot.wait_for(|status| status.source_failure.is_some()).await.unwrap();
-        let after = board.document();
+        let after = statuses.document();
         assert_eq!(at(&after, "/items/0/status/sourceFailure/code"), "SourceMissing", "{after:#}");
         let since = "/items/0/status/conditions/0/lastTransitionTime";
         assert_eq!(at(&before, since), at(&after, since), "the condition Ready was False and still is");

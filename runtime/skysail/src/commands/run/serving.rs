@@ -22,7 +22,9 @@ use skysail_serving::{
 
 use tokio::sync::watch;
 
-use super::{board::Board, client::of_the_reviewer, follow::LeftOut, resources::Standing, threads::Beats};
+use super::{
+    client::of_the_reviewer, follow::LeftOut, provider_statuses::ProviderStatuses, resources::Standing, threads::Beats,
+};
 use crate::{
     args::{Feature, RunArgs},
     providers::Served as ServedProvider,
@@ -54,7 +56,7 @@ pub(super) struct Served<'a> {
     pub(super) client_metrics: &'a RestClientMetrics,
     pub(super) verbosity: Verbosity,
     pub(super) providers: watch::Receiver<Providers>,
-    pub(super) board: Board,
+    pub(super) statuses: ProviderStatuses,
 }
 
 impl Health {
@@ -173,7 +175,7 @@ fn names(enabled: EnabledControllers) -> [(&'static str, &'static str, bool); 4]
 /// # Errors
 /// A flag or a file is invalid, a port is in use, or the cluster's CA certificates cannot be read.
 pub(super) async fn bind(args: &RunArgs, mut registry: Registry, served: Served<'_>) -> anyhow::Result<Servers> {
-    let Served { health, client_metrics, verbosity, providers, board } = served;
+    let Served { health, client_metrics, verbosity, providers, statuses } = served;
     let (options, webhook_options) = (args.secure_serving.options(), args.webhooks.options());
     if options.secure_port != 0 && options.secure_port == webhook_options.secure_port {
         bail!("--webhook-secure-port {} is also --secure-port; give each its own port", options.secure_port);
@@ -200,7 +202,7 @@ pub(super) async fn bind(args: &RunArgs, mut registry: Registry, served: Served<
             readyz: health.readyz.clone(),
             registry: Arc::new(registry),
             configuration: Arc::new(move || configuration.clone()),
-            providers: Arc::new(move || board.document()),
+            providers: Arc::new(move || statuses.document()),
             verbosity: args.secure_serving.profiling.then_some(set),
         };
         servers.endpoints = SecureServer::endpoints(&options, endpoints, guard)?;

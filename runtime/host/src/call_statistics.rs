@@ -1,6 +1,6 @@
 //! Statistics of the calls of one release, by function, for people: how many calls there were, how
 //! they ended, how long they took, and how close they came to their limits. Nothing is decided by
-//! them; `vitals` counts for decisions.
+//! them; `CallHistory` of `runtime/slot` counts for decisions.
 //!
 //! Every call is noted, so a note is cheap: a lock that is held for some additions, and memory that
 //! is allocated at the first call of a function (about 5 KiB) and at its first outcome or limit of
@@ -70,13 +70,13 @@ pub struct LastFailure {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct CallStatistics {
     /// Sorted by their names.
-    functions: Mutex<Vec<FunctionTally>>,
+    functions: Mutex<Vec<FunctionStatistics>>,
 }
 
 #[derive(Debug)]
-struct FunctionTally {
+struct FunctionStatistics {
     function: &'static str,
     calls: u64,
     failed: u64,
@@ -98,32 +98,32 @@ struct Quantiles {
     max: u64,
 }
 
-// === impl Tally ===
+// === impl CallStatistics ===
 
-impl Tally {
+impl CallStatistics {
     pub(crate) fn note(&self, record: &CallRecord) {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = match functions.binary_search_by_key(&record.function, |tally| tally.function) {
+        let index = match functions.binary_search_by_key(&record.function, |statistics| statistics.function) {
             Ok(index) => index,
             Err(index) => {
-                functions.insert(index, FunctionTally::new(record.function));
+                functions.insert(index, FunctionStatistics::new(record.function));
                 index
             }
         };
-        if let Some(tally) = functions.get_mut(index) {
-            tally.note(record);
+        if let Some(statistics) = functions.get_mut(index) {
+            statistics.note(record);
         }
     }
 
     /// One entry for each function that was called, in the order of their names.
     pub(crate) fn calls(&self) -> Vec<FunctionCalls> {
-        self.functions.lock().unwrap_or_else(PoisonError::into_inner).iter().map(FunctionTally::calls).collect()
+        self.functions.lock().unwrap_or_else(PoisonError::into_inner).iter().map(FunctionStatistics::calls).collect()
     }
 }
 
-// === impl FunctionTally ===
+// === impl FunctionStatistics ===
 
-impl FunctionTally {
+impl FunctionStatistics {
     fn new(function: &'static str) -> Self {
         Self {
             function,
@@ -233,7 +233,7 @@ mod tests {
     use expect_test::expect;
     use skysail_provider::{Code, Limit, LimitHit};
 
-    use super::{DEADLINE_MS_MAX, FAILURE_BYTES_MAX, FUEL_MAX, FunctionCalls, FunctionTally, Tally};
+    use super::{CallStatistics, DEADLINE_MS_MAX, FAILURE_BYTES_MAX, FUEL_MAX, FunctionCalls, FunctionStatistics};
     use crate::{CallRecord, Fault, HttpUse, Outcome};
 
     fn record(function: &'static str, wall_ms: u64, fuel: u64) -> CallRecord {
@@ -265,11 +265,11 @@ mod tests {
 
     #[test]
     fn quantiles_are_never_below_the_truth_and_at_most_a_sixteenth_above() {
-        let tally = Tally::default();
+        let statistics = CallStatistics::default();
         for n in 1..=1_000 {
-            tally.note(&record("routes.list", n, n * 1_000_000));
+            statistics.note(&record("routes.list", n, n * 1_000_000));
         }
-        let calls = tally.calls();
+        let calls = statistics.calls();
         let [calls] = calls.as_slice() else { panic!("{calls:?}") };
         for (told, truth) in [
             (calls.p50.as_micros(), 500_000),
@@ -284,12 +284,12 @@ mod tests {
 
     #[test]
     fn the_last_failure_of_a_function_is_kept_until_another_one_and_a_success_is_noted_beside_it() {
-        let tally = Tally::default();
+        let statistics = CallStatistics::default();
         let ended = |function, outcome, fault| {
-            tally.note(&CallRecord { outcome, fault, ..record(function, 10, 1_000) });
+            statistics.note(&CallRecord { outcome, fault, ..record(function, 10, 1_000) });
         };
         let last = |function: &str| {
-            let calls = tally.calls().into_iter().find(|calls| calls.function == function)?;
+            let calls = statistics.calls().into_iter().find(|calls| calls.function == function)?;
             calls.last_failure.map(|failure| (failure.code, failure.message, failure.succeeded_since))
         };
         let panic = "the guest trapped: panicked at src/lib.rs:9:9: a\ntext";
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_how_they_ended_and_what_they_met() {
-        let tally = Tally::default();
+        let statistics = CallStatistics::default();
         let hit = |limit| LimitHit { limit, used: 2, max: 1 };
         let ended = |outcome, limits_hit| {
             let record = record("load-balancers.ensure", 10, 1_000);
@@ -321,18 +321,18 @@ mod tests {
                 Outcome::Failed { code: Code::LimitExceeded, .. } => Some(Fault::Release),
                 _ => None,
             };
-            tally.note(&CallRecord { outcome, fault, limits_hit, ..record });
+            statistics.note(&CallRecord { outcome, fault, limits_hit, ..record });
         };
         ended(Outcome::Ok, vec![]);
         ended(Outcome::Ok, vec![hit(Limit::LogLines)]);
         ended(failed(Code::NotFound), vec![]);
         ended(failed(Code::LimitExceeded), vec![hit(Limit::Fuel), hit(Limit::LogLines)]);
-        tally.note(&CallRecord { outcome: failed(Code::NotLeading), ..record("instances.metadata", 10, 0) });
+        statistics.note(&CallRecord { outcome: failed(Code::NotLeading), ..record("instances.metadata", 10, 0) });
         // It says nothing about the time that an answer takes.
-        tally.note(&CallRecord { outcome: Outcome::Cancelled, ..record("instances.metadata", 60_000, 5) });
+        statistics.note(&CallRecord { outcome: Outcome::Cancelled, ..record("instances.metadata", 60_000, 5) });
         // Another test shows the last failure, whose time is that of the clock.
         let without_failure = |calls| FunctionCalls { last_failure: None, ..calls };
-        let calls: Vec<_> = tally.calls().into_iter().map(without_failure).collect();
+        let calls: Vec<_> = statistics.calls().into_iter().map(without_failure).collect();
         expect![[r#"
             [
                 FunctionCalls {
@@ -376,36 +376,37 @@ mod tests {
 
     #[test]
     fn what_is_beyond_every_bound_is_counted_and_takes_no_more_memory() {
-        let tally = FunctionTally::new("routes.list");
-        let size = |tally: &FunctionTally| {
-            [&tally.wall_us, &tally.fuel].map(|quantiles| quantiles.histogram.as_ref().unwrap().distinct_values())
+        let statistics = FunctionStatistics::new("routes.list");
+        let size = |statistics: &FunctionStatistics| {
+            [&statistics.wall_us, &statistics.fuel]
+                .map(|quantiles| quantiles.histogram.as_ref().unwrap().distinct_values())
         };
-        let (before, mut tally) = (size(&tally), tally);
+        let (before, mut statistics) = (size(&statistics), statistics);
         let extreme = CallRecord { wall: Duration::MAX, ..record("routes.list", 0, u64::MAX) };
         for extreme in [extreme, record("routes.list", DEADLINE_MS_MAX, FUEL_MAX), record("routes.list", 0, 0)] {
-            tally.note(&extreme);
+            statistics.note(&extreme);
         }
-        let calls = tally.calls();
+        let calls = statistics.calls();
         assert_eq!((calls.calls, calls.fuel_max), (3, u64::MAX));
         assert!(calls.fuel_p99 >= FUEL_MAX && calls.p99 >= Duration::from_millis(DEADLINE_MS_MAX), "{calls:?}");
-        assert_eq!(size(&tally), before);
+        assert_eq!(size(&statistics), before);
         assert!(before.iter().sum::<usize>() * size_of::<u32>() < 5 * 1024, "{before:?} counters");
     }
 
     #[test]
     fn calls_that_end_at_once_are_all_counted() {
-        let tally = Tally::default();
+        let statistics = CallStatistics::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for n in 0..1_000 {
                         let function = if n % 2 == 0 { "routes.list" } else { "zones.current" };
-                        tally.note(&record(function, 1, 1));
+                        statistics.note(&record(function, 1, 1));
                     }
                 });
             }
         });
-        let counted: Vec<_> = tally.calls().iter().map(|calls| (calls.function, calls.calls)).collect();
+        let counted: Vec<_> = statistics.calls().iter().map(|calls| (calls.function, calls.calls)).collect();
         assert_eq!(counted, [("routes.list", 2_000), ("zones.current", 2_000)]);
     }
 }

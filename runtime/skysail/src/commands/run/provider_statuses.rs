@@ -19,26 +19,26 @@ use crate::{
     provider_file::{API_VERSION, KIND},
 };
 
-/// Longest pause between two updates of the board.
+/// Longest pause between two updates of the statuses.
 const NOTICE: Duration = Duration::from_secs(30);
 
 /// The last status of each provider, by name, so that a condition keeps its transition time. Clones
 /// share it.
 #[derive(Clone)]
-pub(super) struct Board {
+pub(super) struct ProviderStatuses {
     standings: watch::Receiver<Vec<Standing>>,
     said: Arc<Mutex<BTreeMap<String, ProviderStatus>>>,
 }
 
-impl Board {
+impl ProviderStatuses {
     pub(super) fn new(standings: watch::Receiver<Vec<Standing>>) -> Self {
-        let board = Self { standings, said: Arc::default() };
-        board.notice();
-        board
+        let statuses = Self { standings, said: Arc::default() };
+        statuses.notice();
+        statuses
     }
 
-    /// Updates the board after each change, until it is dropped. The transition time of a condition
-    /// must not depend on when a client reads the endpoint.
+    /// Updates the statuses after each change, until it is dropped. The transition time of a
+    /// condition must not depend on when a client reads the endpoint.
     pub(super) async fn run(mut self) {
         loop {
             let mut standings = self.standings.borrow_and_update().clone();
@@ -92,7 +92,7 @@ mod tests {
         time::{interval, timeout},
     };
 
-    use super::Board;
+    use super::ProviderStatuses;
     use crate::{
         commands::run::follow::{Follow, FollowFile},
         provider_file,
@@ -112,16 +112,16 @@ mod tests {
         let mut fleet = Fleet::new(services(&mut Registry::default()).unwrap());
         fleet.apply(file.providers).await.unwrap();
         let follow = Follow::File(FollowFile::new(&path, file.files, &fleet));
-        let board = Board::new(follow.standings());
+        let statuses = ProviderStatuses::new(follow.standings());
         let mut noticing = JoinSet::new();
-        noticing.spawn(board.clone().run());
+        noticing.spawn(statuses.clone().run());
         let noticed = async {
             let mut look = interval(Duration::from_millis(20));
-            while board.said().get("sim").is_none_or(|said| said.source_failure.is_none()) {
+            while statuses.said().get("sim").is_none_or(|said| said.source_failure.is_none()) {
                 look.tick().await;
             }
         };
         timeout(Duration::from_secs(60), noticed).await.unwrap();
-        assert_eq!(board.said()["sim"].source_failure.as_ref().unwrap().code, "SourceMissing");
+        assert_eq!(statuses.said()["sim"].source_failure.as_ref().unwrap().code, "SourceMissing");
     }
 }

@@ -60,7 +60,7 @@ pub struct Broken {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Vitals {
+pub struct CallHistory {
     seen: Mutex<History>,
     changed: Notify,
 }
@@ -74,7 +74,7 @@ struct History {
     buckets: VecDeque<(Instant, Counts)>,
 }
 
-impl Vitals {
+impl CallHistory {
     /// A call ended: well, or with this code and message by this fault. A cancelled call has not
     /// ended.
     pub fn note(&self, function: &str, result: Result<(), (Code, &str)>, fault: Option<Fault>) {
@@ -135,7 +135,7 @@ mod tests {
     use skysail_provider::Code;
     use tokio::time::{Instant, advance};
 
-    use super::{BUCKET, BUCKETS_MAX, Counts, Vitals};
+    use super::{BUCKET, BUCKETS_MAX, CallHistory, Counts};
     use crate::Fault;
 
     const fn failed(code: Code) -> Result<(), (Code, &'static str)> {
@@ -144,32 +144,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_counts_of_a_window_leave_out_what_ended_before_it() {
-        let vitals = Vitals::default();
+        let call_history = CallHistory::default();
         let began = Instant::now();
         for _ in 0..2 * BUCKETS_MAX {
-            vitals.note("f", failed(Code::Trapped), Some(Fault::Release));
+            call_history.note("f", failed(Code::Trapped), Some(Fault::Release));
             advance(BUCKET).await;
         }
-        vitals.note("f", Ok(()), None);
+        call_history.note("f", Ok(()), None);
         let now = Instant::now();
-        let window = |time| vitals.counts().since(vitals.counts_at(now - time));
+        let window = |time| call_history.counts().since(call_history.counts_at(now - time));
         assert_eq!(window(Duration::ZERO), Counts { ended: 1, failed: 0, broken: 0 });
         assert_eq!(window(3 * BUCKET), Counts { ended: 4, failed: 3, broken: 3 });
-        assert_eq!(vitals.counts().since(vitals.counts_at(began)).ended, BUCKETS_MAX as u64, "the history is bounded");
-        assert_eq!(vitals.seen().buckets.len(), BUCKETS_MAX);
+        assert_eq!(
+            call_history.counts().since(call_history.counts_at(began)).ended,
+            BUCKETS_MAX as u64,
+            "the history is bounded"
+        );
+        assert_eq!(call_history.seen().buckets.len(), BUCKETS_MAX);
     }
 
     #[test]
     fn a_call_that_failed_by_no_fault_of_the_release_is_not_counted() {
-        let vitals = Vitals::default();
+        let call_history = CallHistory::default();
         for fault in [Fault::Machine, Fault::Cloud, Fault::Operator] {
-            vitals.note("f", failed(Code::Internal), Some(fault));
+            call_history.note("f", failed(Code::Internal), Some(fault));
         }
-        vitals.note("f", failed(Code::NotLeading), None);
-        assert_eq!(vitals.counts(), Counts::default());
-        vitals.note("f", failed(Code::DeadlineExceeded), Some(Fault::Release));
-        assert_eq!(vitals.counts(), Counts { ended: 1, failed: 1, broken: 0 });
-        vitals.note("f", failed(Code::NotFound), None);
-        assert_eq!(vitals.counts(), Counts { ended: 2, failed: 1, broken: 0 });
+        call_history.note("f", failed(Code::NotLeading), None);
+        assert_eq!(call_history.counts(), Counts::default());
+        call_history.note("f", failed(Code::DeadlineExceeded), Some(Fault::Release));
+        assert_eq!(call_history.counts(), Counts { ended: 1, failed: 1, broken: 0 });
+        call_history.note("f", failed(Code::NotFound), None);
+        assert_eq!(call_history.counts(), Counts { ended: 2, failed: 1, broken: 0 });
     }
 }

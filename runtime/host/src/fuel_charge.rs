@@ -29,7 +29,7 @@ pub(crate) const REDACTED_BYTE: u64 = 30;
 
 /// The fuel that the imports of a call have cost and that is not charged yet.
 #[derive(Debug, Default)]
-pub(crate) struct Toll {
+pub(crate) struct FuelCharge {
     owed: Owed,
     /// Whether an import was called since the last charge: other transitions (a tick of the epoch,
     /// growth of a memory) must not be charged.
@@ -53,7 +53,7 @@ impl Owed {
     }
 }
 
-impl Toll {
+impl FuelCharge {
     /// An import was called.
     pub(crate) fn call(&mut self) {
         self.called = true;
@@ -90,25 +90,25 @@ impl Toll {
 
 #[cfg(test)]
 mod tests {
-    use super::{CALL, ENTRY, Toll};
+    use super::{CALL, ENTRY, FuelCharge};
 
     #[test]
     fn each_byte_that_is_searched_for_credentials_costs_fuel() {
-        let mut toll = Toll::default();
-        toll.call();
-        toll.owed().redacted(1_000);
-        assert_eq!(toll.take(), Some(CALL + 30_000));
+        let mut fuel_charge = FuelCharge::default();
+        fuel_charge.call();
+        fuel_charge.owed().redacted(1_000);
+        assert_eq!(fuel_charge.take(), Some(CALL + 30_000));
     }
 
     #[test]
     fn only_imports_are_charged_and_only_once() {
-        let mut toll = Toll::default();
-        toll.owed().add(7);
-        assert_eq!(toll.take(), None, "a tick of the epoch");
-        toll.call();
-        toll.entries(3);
-        toll.bytes(5);
-        assert_eq!(toll.take(), Some(CALL + 3 * ENTRY + 12));
-        assert_eq!(toll.take(), None);
+        let mut fuel_charge = FuelCharge::default();
+        fuel_charge.owed().add(7);
+        assert_eq!(fuel_charge.take(), None, "a tick of the epoch");
+        fuel_charge.call();
+        fuel_charge.entries(3);
+        fuel_charge.bytes(5);
+        assert_eq!(fuel_charge.take(), Some(CALL + 3 * ENTRY + 12));
+        assert_eq!(fuel_charge.take(), None);
     }
 }
