@@ -41,9 +41,11 @@ pub trait Reload: Sync {
     ) -> Result<Option<<Self::Release as Release>::Settings>, Self::Error>;
 }
 
-/// Judges settings. The first that can serve under them serves: the active release; the newest
-/// offer; the active release without a question, where a machine or a cloud is to blame that it did
-/// not answer; the active release with its old cloud-config. Otherwise no release serves.
+/// Judges settings: decides which release serves under them.
+///
+/// The first of these that can serve does: the active release; the newest offer; the active release
+/// without a question, where the machine or the cloud is at fault that it did not answer; the
+/// active release with its old cloud-config. Otherwise no release serves.
 ///
 /// # Errors
 /// The settings are wrong in themselves.
