@@ -109,7 +109,7 @@ fn table(text: &mut String, title: &str, rounds: &BTreeMap<Contestant, Vec<Figur
     let runs = rounds.values().map(Vec::len).max().unwrap_or_default();
     writeln!(
         text,
-        "### {title}\n\nMedian of {runs} rounds, least and most in brackets; the ratio is Skysail's part of Go's.\n"
+        "### {title}\n\nMedian of {runs} rounds, minimum and maximum in brackets; the ratio is Skysail divided by Go.\n"
     )?;
     write!(text, "| |")?;
     for who in rounds.keys() {

@@ -46,7 +46,7 @@ fn write(text: &mut String, figures: &[Figures], restart: Option<&Restart>) -> f
 fn swaps(text: &mut String, figures: &[Figures]) -> fmt::Result {
     writeln!(
         text,
-        "| source | component | swaps | offer seen to serving, ms: least, half, 99 of 100, most | bound | 99 of 100 keep it | times one compilation | from the write, ms: half, 99 of 100 |\n\
+        "| source | component | swaps | offer seen to serving, ms: minimum, median, p99, maximum | bound | p99 within the bound | times one compilation | from the write, ms: median, p99 |\n\
          |---|--:|--:|--:|--:|---|--:|--:|"
     )?;
     for one in figures {
@@ -65,7 +65,7 @@ fn swaps(text: &mut String, figures: &[Figures]) -> fmt::Result {
     }
     writeln!(
         text,
-        "\n| source | of that, ms: source, judging, compiling, the rest | calls | failed | a call, ms: half, 99 of 100, most | resident, MiB: at first, after {CACHES_FULL}, at the end | growth a swap | one compilation | machine code of one release |\n\
+        "\n| source | of that, ms: source, judging, compiling, the rest | calls | failed | a call, ms: median, p99, maximum | resident, MiB: at first, after {CACHES_FULL}, at the end | growth a swap | one compilation | machine code of one release |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|"
     )?;
     for one in figures {
@@ -98,7 +98,7 @@ fn restarts(text: &mut String, restart: &Restart) -> fmt::Result {
     let Restart { component, rounds, first_request_ms, first_node_ms, alone_ms } = restart;
     writeln!(
         text,
-        "| killed and started again, its registry away | rounds | ms: least, half, 99 of 100, most | bound | every round keeps it |\n\
+        "| killed and started again, its registry away | rounds | ms: minimum, median, p99, maximum | bound | every round within the bound |\n\
          |---|--:|--:|--:|---|\n\
          | to the first request that {component} sends to the cloud | {rounds} | {} | {:.0} | {} |\n\
          | to the first node that is initialised | {rounds} | {} | | |\n\
