@@ -17,10 +17,10 @@ use crate::{
     ownership::{self, Owner},
     progress::{self, Progress},
     report::{Actor, Reporter, cluster},
+    service_locks::ServiceLocks,
     service_spec,
     settings::ControllerSettings,
     switched_off::ASK_AGAIN,
-    turns::Turns,
     watch::{Cache, ObjectKey},
 };
 
@@ -38,7 +38,7 @@ pub(crate) struct Context {
     /// Becomes true when the first list of nodes is complete.
     pub(crate) nodes_synced: watch::Sender<bool>,
     pub(crate) ledger: Ledger,
-    pub(crate) turns: Turns,
+    pub(crate) service_locks: ServiceLocks,
     /// Open while this process holds the lease.
     pub(crate) fence: Fence,
     pub(crate) progress: Progress,
@@ -56,7 +56,7 @@ impl Context {
             nodes: Nodes::default(),
             nodes_synced: watch::Sender::new(false),
             ledger,
-            turns: Turns::default(),
+            service_locks: ServiceLocks::default(),
             fence: Fence::default(),
             progress: Progress::default(),
         }

@@ -49,7 +49,7 @@ const _: () = assert!(is_in_time(READ, watch_backoff::LONGEST));
 const _: () = assert!(WATCH.as_secs() + WATCH_MARGIN.as_secs() + watch_backoff::LONGEST.as_secs() < 60);
 
 /// An answer of the Kubernetes API.
-pub type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+pub type ApiResponse = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
 /// Ends each request at its deadline, and each watch after [`WATCH`].
 #[derive(Clone, Debug)]
@@ -64,12 +64,12 @@ impl<S> Deadlines<S> {
 
 impl<S> Service<Request<Body>> for Deadlines<S>
 where
-    S: Service<Request<Body>, Response = Answer, Error = BoxError>,
+    S: Service<Request<Body>, Response = ApiResponse, Error = BoxError>,
     S::Future: Send + 'static,
 {
-    type Response = Answer;
+    type Response = ApiResponse;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+    type Future = BoxFuture<'static, Result<ApiResponse, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.0.poll_ready(context)
@@ -139,10 +139,10 @@ mod tests {
     use tokio::time::Instant;
     use tower::{BoxError, ServiceExt as _, service_fn};
 
-    use super::{Answer, Deadlines, READ, WATCH, WATCH_MARGIN, WRITE};
+    use super::{ApiResponse, Deadlines, READ, WATCH, WATCH_MARGIN, WRITE};
     use crate::error::chain;
 
-    type Answering = BoxFuture<'static, Result<Answer, BoxError>>;
+    type Answering = BoxFuture<'static, Result<ApiResponse, BoxError>>;
 
     /// A client of an API server that answers with `answer`.
     fn client(answer: impl Fn(Request<Body>) -> Answering + Send + 'static) -> Api<ConfigMap> {

@@ -459,9 +459,9 @@ async fn serve_lifecycle((context, lane): Shared) {
     if !nodes_synced(&context, &lane.stop).await {
         return;
     }
-    let mut memory = node_lifecycle::Memory::new();
+    let mut state = node_lifecycle::LifecycleState::new();
     loop {
-        let pass = node_lifecycle::run(&context, &lane, &mut memory);
+        let pass = node_lifecycle::run(&context, &lane, &mut state);
         context.turn(&lane, "the node lifecycle", pass).await;
         if timeout(context.settings.node_monitor_period, lane.stop.cancelled()).await.is_ok() {
             return;

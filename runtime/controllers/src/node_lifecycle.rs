@@ -6,7 +6,7 @@
 //!    node only loses the taint, without a call.
 //! 2. describe (provider): one call for each page.
 //! 3. plan (pure): `node_lifecycle/plan.rs`, node by node.
-//! 4. confirm (pure): `node_lifecycle/sightings.rs`; a machine has to be missing in several
+//! 4. confirm (pure): `node_lifecycle/missing_machines.rs`; a machine has to be missing in several
 //!    consecutive passes.
 //! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass and the passes before it. If
 //!    the result depends on it, the controller also asks the provider about all other nodes.
@@ -29,9 +29,9 @@
 mod alarm;
 mod apply;
 mod breaker;
+mod missing_machines;
 mod plan;
 mod reporting;
-mod sightings;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -43,9 +43,9 @@ use tokio::time::Instant;
 use self::{
     alarm::Alarm,
     apply::{Deleted, apply, delete},
-    breaker::{Breaker, Fleet, Judgement, Limits, Missing},
+    breaker::{Breaker, BreakerLimits, Fleet, Judgement, Missing},
+    missing_machines::{LookUp, MissingMachines},
     plan::{Action, Case, action},
-    sightings::{LookUp, Sightings},
 };
 use crate::{
     context::Context,
@@ -61,10 +61,10 @@ use crate::{
 type Moment = Duration;
 
 /// State that the passes over one provider's nodes share.
-pub(crate) struct Memory {
+pub(crate) struct LifecycleState {
     /// Nodes first seen later than this count as arrivals.
     started: Instant,
-    sightings: Sightings,
+    missing_machines: MissingMachines,
     breaker: Breaker,
     alarm: Alarm,
     /// UIDs of nodes that we deleted and that the watch still shows, because it lags or because of
@@ -72,46 +72,46 @@ pub(crate) struct Memory {
     deleted: HashSet<String>,
 }
 
-impl Memory {
+impl LifecycleState {
     /// Create it when the first list of nodes is complete.
     pub(crate) fn new() -> Self {
-        let (sightings, breaker, alarm) = (Sightings::default(), Breaker::default(), Alarm::default());
-        Self { started: Instant::now(), sightings, breaker, alarm, deleted: HashSet::new() }
+        let (missing_machines, breaker, alarm) = (MissingMachines::default(), Breaker::default(), Alarm::default());
+        Self { started: Instant::now(), missing_machines, breaker, alarm, deleted: HashSet::new() }
     }
 }
 
 /// One pass over the nodes of a provider.
-pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory) {
+pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, state: &mut LifecycleState) {
     let began = Instant::now();
-    let now: Moment = began.saturating_duration_since(memory.started);
+    let now: Moment = began.saturating_duration_since(state.started);
     let actor = Actor { controller: controllers::CLOUD_NODE_LIFECYCLE, provider: lane.name.clone() };
     if context.nodes.is_disputable(lane.id) {
-        memory.sightings.note(std::iter::empty(), now);
+        state.missing_machines.note(std::iter::empty(), now);
         reporting::disputable(context, lane);
         return;
     }
     // observe (pure), describe (provider), plan (pure)
     let planned = look(context, lane, began).await;
     // confirm (pure)
-    memory.sightings.note(planned.iter().filter_map(look_up), now);
+    state.missing_machines.note(planned.iter().filter_map(look_up), now);
     let shown: HashSet<&str> = planned.iter().map(|(view, _)| view.node.uid.as_str()).collect();
-    memory.deleted.retain(|uid| shown.contains(uid.as_str()));
-    let mut missing = confirmed(context, memory, &planned);
+    state.deleted.retain(|uid| shown.contains(uid.as_str()));
+    let mut missing = confirmed(context, state, &planned);
     // Skip nodes that another client deleted during the call: the breaker must not count them.
     missing.retain(|(view, _)| context.nodes.get(&view.node.name).is_some_and(|now| now.node.uid == view.node.uid));
     // judge (pure)
-    let mut judgement = judge(context, lane, memory, &missing, (now, false));
-    if judgement.depends_on_the_others() && others_found(context, lane, memory, &missing).await {
-        judgement = judge(context, lane, memory, &missing, (now, true));
+    let mut judgement = judge(context, lane, state, &missing, (now, false));
+    if judgement.depends_on_the_others() && others_found(context, lane, state, &missing).await {
+        judgement = judge(context, lane, state, &missing, (now, true));
     }
     // report
     let (mut gone, mut held) = (Vec::new(), Vec::new());
     for (node, may_go) in missing.into_iter().zip(&judgement.may_go) {
         if *may_go { gone.push(node) } else { held.push(node.0) }
     }
-    reporting::breaker(context, &actor, &mut memory.alarm, &judgement, now);
+    reporting::breaker(context, &actor, &mut state.alarm, &judgement, now);
     reporting::finding(context, lane, &actor, &judgement, &held);
-    reporting::held(context, &actor, &mut memory.alarm, &held, now);
+    reporting::held(context, &actor, &mut state.alarm, &held, now);
     // apply (client)
     let writes = context.settings.concurrent_node_lifecycle_syncs.max(1);
     let actor = &actor;
@@ -125,10 +125,10 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     for (deleted, view, node) in deletions {
         let counts = matches!(deleted, Some(Deleted::ByUs | Deleted::Perhaps));
         if counts && !node.announced {
-            memory.breaker.deleted(&view.node.uid, node.arrived, memory.started.elapsed());
+            state.breaker.deleted(&view.node.uid, node.arrived, state.started.elapsed());
         }
         if deleted == Some(Deleted::ByUs) {
-            memory.deleted.insert(view.node.uid.clone());
+            state.deleted.insert(view.node.uid.clone());
         }
     }
     context.reporter.metrics.monitor_nodes_duration.observe(began.elapsed().as_secs_f64());
@@ -166,13 +166,13 @@ fn look_up((view, action): &(NodeView, Action)) -> Option<(&str, LookUp)> {
 }
 
 /// The nodes whose machine was missing in enough consecutive passes.
-fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)]) -> Vec<(NodeView, Missing)> {
+fn confirmed(context: &Context, state: &LifecycleState, planned: &[(NodeView, Action)]) -> Vec<(NodeView, Missing)> {
     let passes = context.settings.node_deletion_confirmations;
     let gone = planned.iter().filter(|(_, action)| *action == Action::Gone).map(|(view, _)| view);
-    gone.filter(|view| !memory.deleted.contains(&view.node.uid))
+    gone.filter(|view| !state.deleted.contains(&view.node.uid))
         .filter_map(|view| {
-            let since = memory.sightings.confirmed(&view.node.uid, passes)?;
-            let arrived = view.first_seen.checked_duration_since(memory.started).filter(|age| !age.is_zero());
+            let since = state.missing_machines.confirmed(&view.node.uid, passes)?;
+            let arrived = view.first_seen.checked_duration_since(state.started).filter(|age| !age.is_zero());
             Some((view.clone(), Missing { since, arrived, announced: is_announced(&view.object()) }))
         })
         .collect()
@@ -180,11 +180,16 @@ fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)])
 
 /// Whether the provider finds the machine of each other node, and the other nodes outnumber the
 /// missing ones. Uninitialised nodes do not count: the cloud may not list their machines yet.
-async fn others_found(context: &Context, lane: &Arc<Lane>, memory: &Memory, missing: &[(NodeView, Missing)]) -> bool {
+async fn others_found(
+    context: &Context,
+    lane: &Arc<Lane>,
+    state: &LifecycleState,
+    missing: &[(NodeView, Missing)],
+) -> bool {
     let gone: HashSet<&str> = missing.iter().map(|(view, _)| view.node.uid.as_str()).collect();
     let is_other = |view: &NodeView| {
         let uid = &view.node.uid;
-        !view.uninitialized && !gone.contains(uid.as_str()) && !memory.deleted.contains(uid)
+        !view.uninitialized && !gone.contains(uid.as_str()) && !state.deleted.contains(uid)
     };
     let views = context.nodes.owned(lane.id);
     let others = NodeSet::new(views.iter().filter(|view| is_other(view)).map(|view| Arc::clone(&view.node)));
@@ -203,17 +208,18 @@ fn is_announced(object: &core::Node) -> bool {
 fn judge(
     context: &Context,
     lane: &Arc<Lane>,
-    memory: &mut Memory,
+    state: &mut LifecycleState,
     missing: &[(NodeView, Missing)],
     (now, others_found): (Moment, bool),
 ) -> Judgement {
     let settings = &context.settings;
-    let limits = Limits { percent_max: settings.node_deletion_percent_max, window: settings.node_deletion_window };
+    let limits =
+        BreakerLimits { percent_max: settings.node_deletion_percent_max, window: settings.node_deletion_window };
     // Count the nodes only if a machine is missing.
     let (nodes, arrivals) =
-        if missing.is_empty() { (0, Vec::new()) } else { context.nodes.fleet(lane.id, memory.started) };
+        if missing.is_empty() { (0, Vec::new()) } else { context.nodes.fleet(lane.id, state.started) };
     let missing: Vec<Missing> = missing.iter().map(|(_, missing)| *missing).collect();
-    let arrivals = arrivals.into_iter().map(|seen| seen.saturating_duration_since(memory.started)).collect();
-    let nodes = nodes.saturating_sub(memory.deleted.len());
-    memory.breaker.judge(limits, &Fleet { nodes, arrivals, others_found }, &missing, now)
+    let arrivals = arrivals.into_iter().map(|seen| seen.saturating_duration_since(state.started)).collect();
+    let nodes = nodes.saturating_sub(state.deleted.len());
+    state.breaker.judge(limits, &Fleet { nodes, arrivals, others_found }, &missing, now)
 }

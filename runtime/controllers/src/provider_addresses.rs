@@ -9,7 +9,7 @@ use skysail_provider::METADATA_SERVICES;
 
 /// Whether an operator can allow a refused range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+enum RangeRefusal {
     Always,
     /// Refused unless one of the operator's ranges contains it.
     Unnamed,
@@ -26,16 +26,16 @@ const fn v6(bits: u128, prefix: u8) -> IpNet {
 }
 
 /// Special-purpose ranges, refused by default.
-const REFUSED: [(IpNet, &str, Refusal); 9] = [
-    (v4(0, 0, 8), "unspecified", Refusal::Always),
-    (v6(0, 128), "unspecified", Refusal::Always),
-    (v4(224, 0, 4), "multicast", Refusal::Always),
-    (v6(0xff << 120, 8), "multicast", Refusal::Always),
-    (v4(240, 0, 4), "reserved or broadcast", Refusal::Always),
-    (v4(127, 0, 8), "loopback", Refusal::Unnamed),
-    (v6(1, 128), "loopback", Refusal::Unnamed),
-    (v4(169, 254, 16), "link-local", Refusal::UnnamedForNodes),
-    (v6(0xfe80 << 112, 10), "link-local", Refusal::UnnamedForNodes),
+const REFUSED: [(IpNet, &str, RangeRefusal); 9] = [
+    (v4(0, 0, 8), "unspecified", RangeRefusal::Always),
+    (v6(0, 128), "unspecified", RangeRefusal::Always),
+    (v4(224, 0, 4), "multicast", RangeRefusal::Always),
+    (v6(0xff << 120, 8), "multicast", RangeRefusal::Always),
+    (v4(240, 0, 4), "reserved or broadcast", RangeRefusal::Always),
+    (v4(127, 0, 8), "loopback", RangeRefusal::Unnamed),
+    (v6(1, 128), "loopback", RangeRefusal::Unnamed),
+    (v4(169, 254, 16), "link-local", RangeRefusal::UnnamedForNodes),
+    (v6(0xfe80 << 112, 10), "link-local", RangeRefusal::UnnamedForNodes),
 ];
 
 /// The objects that get the addresses.
@@ -181,7 +181,7 @@ impl Rules {
     }
 }
 
-impl Refusal {
+impl RangeRefusal {
     fn is_final(self, of: Use) -> bool {
         match self {
             Self::Always => true,

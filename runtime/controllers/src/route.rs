@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::cluster_cidr::{ClusterCidrError, parse_cluster_cidr};
 pub(crate) use self::serve::{node_changed, release_changed, serve};
 use self::{
-    calls::{Answers, Calls},
+    calls::{CallResults, Calls},
     plan::{Creation, Observed, Plan},
     pod_cidrs::network,
 };
@@ -81,7 +81,7 @@ pub(crate) type Failure = (ObjectReference, Error);
 
 /// Reports that are not repeated with every pass.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct ReportedRoutes {
     idle: Option<&'static str>,
     /// The last report of each node, by its UID.
     complaints: HashMap<String, String>,
@@ -97,10 +97,15 @@ struct Pass<'a> {
 }
 
 /// One pass over the routes of a provider.
-pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory, stop: &CancellationToken) -> Ended {
+pub(crate) async fn run(
+    context: &Context,
+    lane: &Arc<Lane>,
+    reported: &mut ReportedRoutes,
+    stop: &CancellationToken,
+) -> Ended {
     let actor = Actor { controller: controllers::ROUTE, provider: lane.name.clone() };
     let mut pass = Pass { context, actor, failures: Vec::new(), refused: None, changed: false };
-    if pass.is_idle(lane, memory) {
+    if pass.is_idle(lane, reported) {
         return Ended::Idle;
     }
     let calls = Calls::new(context, lane, stop);
@@ -123,7 +128,7 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     let observed = Observed { routes: &routes, nodes: &nodes, others: &others, cluster: cluster_cidrs };
     // plan (pure)
     let Plan { deletions, creations, mut has_routes, complaints } = plan::plan(&observed);
-    pass.complain(memory, &views, &complaints);
+    pass.complain(reported, &views, &complaints);
     // delete (provider)
     let answers = calls.delete(&deletions).await;
     pass.deleted(&deletions, answers);
@@ -142,7 +147,7 @@ impl Pass<'_> {
     /// Whether the provider does not support routes or its settings switch them off, or
     /// `--cluster-cidr` is empty. Upstream's process ends with an empty `--cluster-cidr`; here one
     /// provider must not stop the others.
-    fn is_idle(&self, lane: &Arc<Lane>, memory: &mut Memory) -> bool {
+    fn is_idle(&self, lane: &Arc<Lane>, reported: &mut ReportedRoutes) -> bool {
         let Self { context, actor, .. } = self;
         if lane.off_for(Interface::Routes).is_some() {
             return true;
@@ -155,10 +160,10 @@ impl Pass<'_> {
                 "The provider supports routes, but --cluster-cidr is not set, so no node gets a route. Set --cluster-cidr to the network of the pods, or disable routes with --configure-cloud-routes=false",
             )
         } else {
-            memory.idle = None;
+            reported.idle = None;
             return false;
         };
-        if let Some(reason) = reason.filter(|reason| memory.idle.replace(reason) != Some(reason)) {
+        if let Some(reason) = reason.filter(|reason| reported.idle.replace(reason) != Some(reason)) {
             tracing::warn!(controller.name = actor.controller, provider.name = actor.provider, reason, "idle");
             if cloud.routes().is_some() {
                 let kind = (EventKind::Warning, reasons::ROUTES_NOT_CONFIGURED);
@@ -169,20 +174,20 @@ impl Pass<'_> {
     }
 
     /// Emits an Event about an invalid pod CIDR if it is new.
-    fn complain(&self, memory: &mut Memory, views: &[NodeView], complaints: &[String]) {
-        let said = std::mem::take(&mut memory.complaints);
+    fn complain(&self, reported: &mut ReportedRoutes, views: &[NodeView], complaints: &[String]) {
+        let said = std::mem::take(&mut reported.complaints);
         for (view, complaint) in views.iter().zip(complaints).filter(|(_, complaint)| !complaint.is_empty()) {
             if said.get(&view.node.uid) != Some(complaint) {
                 let reference = view.reference();
                 let kind = (EventKind::Warning, reasons::INVALID_POD_CIDR);
                 self.context.reporter.event(&self.actor, &reference, kind, complaint);
             }
-            memory.complaints.insert(view.node.uid.clone(), complaint.clone());
+            reported.complaints.insert(view.node.uid.clone(), complaint.clone());
         }
     }
 
     /// As upstream, a failure is only logged: the next pass lists the route again.
-    fn deleted(&mut self, deletions: &[Route], answers: Answers) {
+    fn deleted(&mut self, deletions: &[Route], answers: CallResults) {
         let reporter = &self.context.reporter;
         for (route, result) in deletions.iter().zip(answers.results) {
             let result = match result {
@@ -207,7 +212,7 @@ impl Pass<'_> {
         &mut self,
         views: &[NodeView],
         creations: &[Creation],
-        answers: Answers,
+        answers: CallResults,
         has_routes: &mut [Option<bool>],
     ) {
         let reporter = &self.context.reporter;

@@ -2,7 +2,7 @@
 //!
 //! A reconcile reads the complete state of one Service and carries out one step; it does not depend
 //! on the event that triggered it. A provider's queue runs each Service once at a time, and
-//! `turns.rs` allows one provider at a time, so the calls for one Service never overlap.
+//! `service_locks.rs` allows one provider at a time, so the calls for one Service never overlap.
 //!
 //! # Flow
 //! 1. observe (pure): the object, its ledger entry, the provider's node set, its release.
@@ -30,8 +30,8 @@ use tokio::time::Instant;
 
 use self::{
     apply::Subject,
-    outcome::Outcome,
-    plan::{Answers, Observed, Plan, Standing},
+    outcome::PlanOutcome,
+    plan::{ObjectOwner, Observed, Plan, PlanAnswers},
 };
 use crate::{
     backoff::retry_counted,
@@ -48,12 +48,12 @@ use crate::{
 
 /// Reconciles one Service; returns when to run it again.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Next {
-    if !context.turns.begin(key, lane.id) {
+    if !context.service_locks.begin(key, lane.id) {
         // Another provider works on this Service; its end adds the key again.
         return Next::OnChange;
     }
     let next = run_in_turn(context, lane, key).await;
-    for other in context.turns.end(key).into_iter().filter_map(|other| context.lanes.get(other)) {
+    for other in context.service_locks.end(key).into_iter().filter_map(|other| context.lanes.get(other)) {
         other.services.add(key.clone());
     }
     next
@@ -69,7 +69,7 @@ async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Ne
         other.services.add(key.clone());
         return Next::OnChange;
     }
-    let mut answers = Answers::default();
+    let mut answers = PlanAnswers::default();
     loop {
         // observe, plan (pure)
         let observed = observe(context, lane, key, answers);
@@ -123,7 +123,7 @@ fn failed(subject: &Subject<'_>, error: &Error) -> Next {
     }
     context.reporter.reconciled(actor, &reference, Err(error), Some(retry.after));
     let next = NextTry { at: Instant::now() + retry.after, until_change: retry.until_change };
-    subject.record(Outcome::Waits(next));
+    subject.record(PlanOutcome::Waits(next));
     plan::after_failure(&observe(context, lane, key, observed.answers), observed.shared.membership, retry)
 }
 
@@ -139,12 +139,12 @@ fn reference(Subject { observed, key, .. }: &Subject<'_>) -> ObjectReference {
     }
 }
 
-fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: Answers) -> Observed {
+fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: PlanAnswers) -> Observed {
     let object = context.services.get(key);
-    let standing = match object.as_ref().and_then(|object| context.service_owner(object).provider()) {
-        Some(owner) if owner == lane.id => Standing::Own,
-        Some(_) => Standing::OtherProvider,
-        None => Standing::NoOwner,
+    let object_owner = match object.as_ref().and_then(|object| context.service_owner(object).provider()) {
+        Some(owner) if owner == lane.id => ObjectOwner::Own,
+        Some(_) => ObjectOwner::OtherProvider,
+        None => ObjectOwner::NoOwner,
     };
     let entry = context.held(key, lane);
     let may_hold = |lane: &&Arc<Lane>| lane.provider.info().is_none() || lane.provider.load_balancers().is_some();
@@ -152,7 +152,7 @@ fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: Answer
         object,
         waits: entry.as_ref().map(|entry| entry.waits(Instant::now())).unwrap_or_default(),
         entry,
-        standing,
+        object_owner,
         provider: lane.name.clone(),
         lane: lane.id,
         may_hold: context.lanes.all().iter().filter(may_hold).map(|lane| lane.id).collect(),

@@ -101,7 +101,7 @@ struct Rule {
 /// Why a request may not leave. The text names what was refused and reaches the guest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refusal(pub String);
+pub struct EgressRefusal(pub String);
 
 /// What is wrong with an [`EgressSpec`]; `place` is as in the file, from `egress` down.
 #[derive(Debug, thiserror::Error)]
@@ -220,7 +220,7 @@ impl EgressPolicy {
 
     /// Checks the origin, the method, the path and an address in the URL. The addresses of a name
     /// are checked later, by [`Self::judge_address`].
-    pub(crate) fn judge(&self, method: &str, target: &Target) -> Result<(), Refusal> {
+    pub(crate) fn judge(&self, method: &str, target: &Target) -> Result<(), EgressRefusal> {
         let Target { url, authority } = target;
         // First, because no rule can allow an address that is refused.
         if let AuthorityHost::Address(address) = authority.host {
@@ -229,17 +229,17 @@ impl EgressPolicy {
         let named: Vec<_> =
             self.rules.iter().filter(|rule| rule.origins.iter().any(|o| o.matches(authority))).collect();
         if named.is_empty() {
-            return Err(Refusal(format!("no rule allows origin {authority}")));
+            return Err(EgressRefusal(format!("no rule allows origin {authority}")));
         }
         let by_method: Vec<_> = named.into_iter().filter(|rule| rule.methods.contains(method)).collect();
         if by_method.is_empty() {
-            return Err(Refusal(format!("no rule allows method {method} at {authority}")));
+            return Err(EgressRefusal(format!("no rule allows method {method} at {authority}")));
         }
         let path = url.path();
         let ambiguous = path::is_ambiguous(path);
         if !by_method.iter().any(|rule| rule.allows_path(path, ambiguous)) {
             let why = if ambiguous { "the ambiguous path" } else { "the path" };
-            return Err(Refusal(format!("no rule allows {why} of {method} {authority}{path}")));
+            return Err(EgressRefusal(format!("no rule allows {why} of {method} {authority}{path}")));
         }
         Ok(())
     }
@@ -248,17 +248,17 @@ impl EgressPolicy {
     ///
     /// # Errors
     /// Names the address or the origin that is not allowed.
-    pub fn judge_origin(&self, origin: &Origin) -> Result<(), Refusal> {
+    pub fn judge_origin(&self, origin: &Origin) -> Result<(), EgressRefusal> {
         if let Some(address) = origin.address() {
             self.judge_address(address)?;
         }
         let is_allowed = self.rules.iter().any(|rule| rule.origins.iter().any(|allowed| allowed.covers(origin)));
-        if is_allowed { Ok(()) } else { Err(Refusal(format!("no rule allows origin {origin}"))) }
+        if is_allowed { Ok(()) } else { Err(EgressRefusal(format!("no rule allows origin {origin}"))) }
     }
 
     /// Checks one address and returns its canonical form.
-    pub(crate) fn judge_address(&self, address: IpAddr) -> Result<IpAddr, Refusal> {
-        self.addresses.judge(address).map_err(|refused| Refusal(refused.to_string()))
+    pub(crate) fn judge_address(&self, address: IpAddr) -> Result<IpAddr, EgressRefusal> {
+        self.addresses.judge(address).map_err(|refused| EgressRefusal(refused.to_string()))
     }
 
     pub(crate) fn ca(&self) -> &[CertificateDer<'static>] {

@@ -3,7 +3,7 @@
 //!
 //! A peer is not trusted. Before a connection is made, each address of the name is checked. Nothing
 //! is decompressed, no redirect is followed and no proxy is used. A body is read in pieces, and the
-//! reader of an [`Answer`] decides when to stop.
+//! reader of a [`StreamingResponse`] decides when to stop.
 //!
 //! Must not know credentials and must not decide which requests may leave.
 
@@ -42,7 +42,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::{net::TcpStream, select, sync::Notify, task::coop::consume_budget, time::timeout};
 use tower::{BoxError, Service, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
-use crate::{policy::Refusal, resolver::Resolver};
+use crate::{policy::EgressRefusal, resolver::Resolver};
 
 /// Time for the look-up, TCP and TLS together: a slower peer counts as unreachable while the call
 /// still has time to report that.
@@ -68,7 +68,7 @@ const INTERIM_BYTES_MIN: u64 = 16;
 const USER_AGENT: &str = concat!("skysail/", env!("CARGO_PKG_VERSION"));
 
 /// Takes a name and one of its addresses; returns the address to connect to, or the refusal.
-pub type Judge = Arc<dyn Fn(&str, IpAddr) -> Result<IpAddr, Refusal> + Send + Sync>;
+pub type Judge = Arc<dyn Fn(&str, IpAddr) -> Result<IpAddr, EgressRefusal> + Send + Sync>;
 
 /// How connections are made.
 #[derive(Clone)]
@@ -99,7 +99,7 @@ type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, 
 
 /// An answer whose body is still to be read.
 #[derive(Debug)]
-pub struct Answer {
+pub struct StreamingResponse {
     /// Status and headers.
     pub head: Parts,
     body: Incoming,
@@ -131,7 +131,7 @@ pub enum LookUpError {
         /// The name.
         name: String,
         /// The address and the reason.
-        refusal: Refusal,
+        refusal: EgressRefusal,
     },
     /// The look-up failed or returned no address.
     #[error("look up {0}")]
@@ -186,7 +186,7 @@ impl Client {
         &self,
         mut request: Request<Full<Bytes>>,
         received: impl Fn(u64) + Clone + Send + Sync + 'static,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<StreamingResponse, TransportError> {
         add_defaults(request.headers_mut());
         let max = self.headers_max;
         let (lines, flood) = (AtomicU64::new(0), Arc::new(Notify::new()));
@@ -208,7 +208,7 @@ impl Client {
         };
         let (head, body) = answer.into_parts();
         received(header_bytes(&head.headers));
-        Ok(Answer { head, body })
+        Ok(StreamingResponse { head, body })
     }
 
     /// Sends a request, and once more if the peer reports that it has not processed the first one.
@@ -220,7 +220,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl StreamingResponse {
     /// The length of the body, where the peer has announced it.
     #[must_use]
     pub fn length(&self) -> Option<u64> {

@@ -12,8 +12,8 @@ use crate::{
     jitter::Jitter,
     leader::Leader,
     lease::{LeaseError, Lock},
+    lease_watch::LeaseWatch,
     metrics::ElectionMetrics,
-    sightings::Sightings,
 };
 
 /// After a conflict the next try follows after this part of the retry period.
@@ -71,7 +71,7 @@ impl Elector {
     pub async fn acquire(mut self, stop: &CancellationToken) -> Option<Leader> {
         let ElectionConfig { namespace, lease, identity, timing } = self.lock.config.clone();
         tracing::info!(lease.namespace = namespace, lease.name = lease, identity, "attempting to acquire leader lease");
-        let mut sightings = Sightings::new(self.lock.api().clone(), &lease, timing.retry_period());
+        let mut lease_watch = LeaseWatch::new(self.lock.api().clone(), &lease, timing.retry_period());
         loop {
             // Checked only between tries: a cancelled try may have taken the lease.
             if stop.is_cancelled() {
@@ -82,14 +82,14 @@ impl Elector {
                     tracing::info!(lease.namespace = namespace, lease.name = lease, "successfully acquired lease");
                     return Some(Leader::start(self, sent + timing.renew_deadline()));
                 }
-                Ok(None) => stop.run_until_cancelled(self.wait_for_a_chance(&mut sightings)).await,
+                Ok(None) => stop.run_until_cancelled(self.wait_for_a_chance(&mut lease_watch)).await,
                 Err(error) => {
                     tracing::warn!(
                         lease.name = lease,
                         reason = error.reason(),
                         "failed to acquire the lease; trying again"
                     );
-                    stop.run_until_cancelled(self.wait_after(&error, &mut sightings)).await
+                    stop.run_until_cancelled(self.wait_after(&error, &mut lease_watch)).await
                 }
             };
         }
@@ -108,23 +108,23 @@ impl Elector {
     /// Waits a jittered retry period, or until the watch reports the lease. After a conflict only a
     /// part of the period: another candidate may have taken the lease, or another client may have
     /// changed the object.
-    async fn wait_after(&mut self, error: &LeaseError, sightings: &mut Sightings) {
+    async fn wait_after(&mut self, error: &LeaseError, lease_watch: &mut LeaseWatch) {
         let period = self.lock.config.timing.retry_period();
         let pause = self.jitter.stretch(if error.is_conflict() { period / CONFLICT_DIVISOR } else { period });
-        if let Ok(seen) = timeout(pause, sightings.next()).await {
+        if let Ok(seen) = timeout(pause, lease_watch.next()).await {
             self.lock.see(seen);
         }
     }
 
     /// Waits until the lease is free or expired. If the watch reports nothing for a jittered retry
     /// period, returns, so that the lease is read.
-    async fn wait_for_a_chance(&mut self, sightings: &mut Sightings) {
+    async fn wait_for_a_chance(&mut self, lease_watch: &mut LeaseWatch) {
         self.log_leader();
         let period = self.lock.config.timing.retry_period();
         let mut ask = Instant::now() + self.jitter.stretch(period);
         while !self.lock.is_free() {
             tokio::select! {
-                seen = sightings.next() => {
+                seen = lease_watch.next() => {
                     self.lock.see(seen);
                     self.log_leader();
                     ask = Instant::now() + self.jitter.stretch(period);

@@ -30,8 +30,8 @@ mod health;
 mod jitter;
 mod leader;
 mod lease;
+mod lease_watch;
 mod metrics;
-mod sightings;
 
 pub use clock::{Clock, SystemClock};
 pub use config::{ElectionConfig, Timing, TimingError};

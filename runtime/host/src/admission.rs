@@ -57,7 +57,7 @@ pub struct Inspection {
     /// `processed-by: wit-component 0.258`. The file claims this; it is not verified.
     pub producers: Vec<String>,
     /// The reasons why the component may not serve; empty if it may.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<AdmissionRefusal>,
 }
 
 /// An interface of a component, or a function outside of any interface.
@@ -73,7 +73,7 @@ pub struct Interface {
 /// Why a file may not serve: a stable code, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Refusal {
+pub struct AdmissionRefusal {
     /// The kind of problem.
     pub code: RefusalCode,
     /// Names the origin, the place, the reason and the remedy. One line; names from the file are
@@ -155,7 +155,7 @@ impl RefusalCode {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AdmissionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sentence)
     }
@@ -289,7 +289,7 @@ impl Inspection {
 
     pub(crate) fn refused(mut self, Finding { code, reason }: Finding) -> Self {
         let sentence = format!("{}: {reason}", self.origin);
-        self.refusals.push(Refusal { code, sentence });
+        self.refusals.push(AdmissionRefusal { code, sentence });
         self
     }
 }

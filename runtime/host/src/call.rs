@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use skysail_provider::{Call, Code, Error, Limit, LimitHit};
 use skysail_slot::{
     Fault,
-    fault::{Seen, of_call},
+    fault::{CallObservation, of_call},
 };
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
@@ -30,7 +30,7 @@ use tracing::Instrument as _;
 use wasmtime::{Store, component::Instance};
 
 use crate::{
-    CallRecord, Outcome, Release, Sandbox,
+    CallOutcome, CallRecord, Release, Sandbox,
     cache::Cache,
     cpu_time::CpuTime,
     fault,
@@ -60,7 +60,7 @@ pub(crate) enum Purpose<'a> {
     Serving,
     /// The result is only compared (shadow): the outcome does not count for the release. What the
     /// host saw of the call is written here.
-    Comparing(&'a Mutex<Seen>),
+    Comparing(&'a Mutex<CallObservation>),
     /// The slot checks whether the release may serve. The call does not wait for calls of the
     /// serving release.
     Admitting,
@@ -190,8 +190,8 @@ struct Running<'a> {
     store: Option<Store<CallState>>,
     recorded: bool,
     /// As in [`Purpose::Comparing`].
-    compared: Option<&'a Mutex<Seen>>,
-    /// As [`Seen::computed`].
+    compared: Option<&'a Mutex<CallObservation>>,
+    /// As [`CallObservation::computed`].
     computed: bool,
 }
 
@@ -225,13 +225,13 @@ impl<'a> Running<'a> {
     }
 
     fn failed_by(&mut self, fault: Option<Fault>, error: Error) -> Failed {
-        self.record(Outcome::Failed { code: error.code, message: error.message.clone() }, error.limit, fault);
+        self.record(CallOutcome::Failed { code: error.code, message: error.message.clone() }, error.limit, fault);
         Failed { error, fault }
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> CallObservation {
         let http = self.store.as_ref().map(|store| store.data().http.usage()).unwrap_or_default();
-        Seen {
+        CallObservation {
             cloud_failed: http.failed > 0,
             denied: http.denied > 0,
             waited_for_cloud: http.time >= self.began.elapsed() / 2,
@@ -252,7 +252,7 @@ impl<'a> Running<'a> {
         match result {
             Ok(Ok(answer)) => {
                 let value = judge(answer).map_err(|error| self.failed(error))?;
-                self.record(Outcome::Ok, None, None);
+                self.record(CallOutcome::Ok, None, None);
                 Ok(value)
             }
             Ok(Err(source)) if fault::is_of_the_machine(&source) => Err(self.failed_on_this_machine(&source)),
@@ -273,15 +273,15 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn record(&mut self, outcome: Outcome, limit: Option<LimitHit>, fault: Option<Fault>) {
+    fn record(&mut self, outcome: CallOutcome, limit: Option<LimitHit>, fault: Option<Fault>) {
         self.recorded = true;
         if let Some(seen) = self.compared {
             *seen.lock().unwrap_or_else(PoisonError::into_inner) = self.seen();
         } else {
             let result = match &outcome {
-                Outcome::Ok => Some(Ok(())),
-                Outcome::Failed { code, message } => Some(Err((*code, message.as_str()))),
-                Outcome::Cancelled => None,
+                CallOutcome::Ok => Some(Ok(())),
+                CallOutcome::Failed { code, message } => Some(Err((*code, message.as_str()))),
+                CallOutcome::Cancelled => None,
             };
             if let Some(result) = result {
                 self.release.call_history().note(self.function, result, fault);
@@ -329,7 +329,7 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.recorded {
-            self.record(Outcome::Cancelled, None, None);
+            self.record(CallOutcome::Cancelled, None, None);
         }
     }
 }

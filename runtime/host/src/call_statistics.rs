@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 use skysail_provider::text::one_line;
 
 use crate::{
-    CallRecord, Outcome,
+    CallOutcome, CallRecord,
     limits::{DEADLINE_MS_MAX, FUEL_MAX},
 };
 
@@ -38,7 +38,7 @@ pub struct FunctionCalls {
     /// The calls among them that ended with an error that needs an action. "Not found",
     /// "implemented elsewhere", "ask again" and a lost lease are no such errors.
     pub failed: u64,
-    /// Calls by [`Outcome::category`].
+    /// Calls by [`CallOutcome::category`].
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Half of the calls that were not cancelled took at most this long, with the wait for a place.
     pub p50: Duration,
@@ -58,7 +58,7 @@ pub struct FunctionCalls {
 /// A call that failed, and whether the failure is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastFailure {
-    /// [`Outcome::category`].
+    /// [`CallOutcome::category`].
     pub code: &'static str,
     /// The error of the call: one line, at most [`FAILURE_BYTES_MAX`].
     pub message: String,
@@ -142,7 +142,7 @@ impl FunctionStatistics {
         self.failed += u64::from(record.fault.is_some());
         self.outcomes.add(record.outcome.category());
         // The time of a cancelled call is the caller's and not the release's.
-        if record.outcome != Outcome::Cancelled {
+        if record.outcome != CallOutcome::Cancelled {
             self.wall_us.add(u64::try_from(record.wall.as_micros()).unwrap_or(u64::MAX));
         }
         // Without a place or a lease nothing ran.
@@ -157,18 +157,18 @@ impl FunctionStatistics {
 
     fn note_failure(&mut self, record: &CallRecord) {
         match &record.outcome {
-            Outcome::Failed { code, message } if record.fault.is_some() => {
+            CallOutcome::Failed { code, message } if record.fault.is_some() => {
                 #[expect(clippy::disallowed_methods, reason = "a date for people")]
                 let time = SystemTime::now();
                 let message = one_line(message, FAILURE_BYTES_MAX);
                 self.last_failure = Some(LastFailure { code: code.category(), message, time, succeeded_since: false });
             }
-            Outcome::Ok => {
+            CallOutcome::Ok => {
                 if let Some(failure) = &mut self.last_failure {
                     failure.succeeded_since = true;
                 }
             }
-            Outcome::Failed { .. } | Outcome::Cancelled => {}
+            CallOutcome::Failed { .. } | CallOutcome::Cancelled => {}
         }
     }
 
@@ -234,7 +234,7 @@ mod tests {
     use skysail_provider::{Code, Limit, LimitHit};
 
     use super::{CallStatistics, DEADLINE_MS_MAX, FAILURE_BYTES_MAX, FUEL_MAX, FunctionCalls, FunctionStatistics};
-    use crate::{CallRecord, Fault, HttpUse, Outcome};
+    use crate::{CallOutcome, CallRecord, Fault, HttpUse};
 
     fn record(function: &'static str, wall_ms: u64, fuel: u64) -> CallRecord {
         CallRecord {
@@ -242,7 +242,7 @@ mod tests {
             digest: "sha256:00".into(),
             function,
             object: None,
-            outcome: Outcome::Ok,
+            outcome: CallOutcome::Ok,
             fault: None,
             fuel,
             wall: Duration::from_millis(wall_ms),
@@ -259,8 +259,8 @@ mod tests {
         }
     }
 
-    fn failed(code: Code) -> Outcome {
-        Outcome::Failed { code, message: "why".to_owned() }
+    fn failed(code: Code) -> CallOutcome {
+        CallOutcome::Failed { code, message: "why".to_owned() }
     }
 
     #[test]
@@ -293,17 +293,17 @@ mod tests {
             calls.last_failure.map(|failure| (failure.code, failure.message, failure.succeeded_since))
         };
         let panic = "the guest trapped: panicked at src/lib.rs:9:9: a\ntext";
-        let trapped = || Outcome::Failed { code: Code::Trapped, message: panic.to_owned() };
+        let trapped = || CallOutcome::Failed { code: Code::Trapped, message: panic.to_owned() };
         ended("routes.list", trapped(), Some(Fault::Release));
         // These errors need no action.
         ended("routes.list", failed(Code::NotFound), None);
-        ended("routes.list", Outcome::Cancelled, None);
-        ended("zones.current", Outcome::Ok, None);
+        ended("routes.list", CallOutcome::Cancelled, None);
+        ended("zones.current", CallOutcome::Ok, None);
         let text = "the guest trapped: panicked at src/lib.rs:9:9: a text".to_owned();
         assert_eq!(last("routes.list"), Some(("Trapped", text.clone(), false)));
-        ended("routes.list", Outcome::Ok, None);
+        ended("routes.list", CallOutcome::Ok, None);
         assert_eq!(last("routes.list"), Some(("Trapped", text, true)));
-        let long = Outcome::Failed { code: Code::Denied, message: "x".repeat(100_000) };
+        let long = CallOutcome::Failed { code: Code::Denied, message: "x".repeat(100_000) };
         ended("routes.list", long, Some(Fault::Operator));
         let (code, message, succeeded_since) = last("routes.list").unwrap();
         assert_eq!((code, succeeded_since), ("Denied", false));
@@ -318,18 +318,18 @@ mod tests {
         let ended = |outcome, limits_hit| {
             let record = record("load-balancers.ensure", 10, 1_000);
             let fault = match &outcome {
-                Outcome::Failed { code: Code::LimitExceeded, .. } => Some(Fault::Release),
+                CallOutcome::Failed { code: Code::LimitExceeded, .. } => Some(Fault::Release),
                 _ => None,
             };
             statistics.note(&CallRecord { outcome, fault, limits_hit, ..record });
         };
-        ended(Outcome::Ok, vec![]);
-        ended(Outcome::Ok, vec![hit(Limit::LogLines)]);
+        ended(CallOutcome::Ok, vec![]);
+        ended(CallOutcome::Ok, vec![hit(Limit::LogLines)]);
         ended(failed(Code::NotFound), vec![]);
         ended(failed(Code::LimitExceeded), vec![hit(Limit::Fuel), hit(Limit::LogLines)]);
         statistics.note(&CallRecord { outcome: failed(Code::NotLeading), ..record("instances.metadata", 10, 0) });
         // It says nothing about the time that an answer takes.
-        statistics.note(&CallRecord { outcome: Outcome::Cancelled, ..record("instances.metadata", 60_000, 5) });
+        statistics.note(&CallRecord { outcome: CallOutcome::Cancelled, ..record("instances.metadata", 60_000, 5) });
         // Another test shows the last failure, whose time is that of the clock.
         let without_failure = |calls| FunctionCalls { last_failure: None, ..calls };
         let calls: Vec<_> = statistics.calls().into_iter().map(without_failure).collect();

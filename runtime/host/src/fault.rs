@@ -6,7 +6,7 @@ use std::io;
 use skysail_provider::{Code, Limit};
 use skysail_slot::{
     Fault,
-    fault::{Seen, of_call},
+    fault::{CallObservation, of_call},
 };
 use wasmtime::PoolConcurrencyLimitError;
 
@@ -16,12 +16,12 @@ use crate::{ReleaseError, jail::CompileError};
 /// the release failed: what lasts is the release's. The predecessor has the same rules and
 /// credentials, so that a request which only the release sent and which was denied is the
 /// release's, too.
-pub(crate) const fn of_compared(code: Code, limit: Option<Limit>, seen: Seen) -> Option<Fault> {
+pub(crate) const fn of_compared(code: Code, limit: Option<Limit>, seen: CallObservation) -> Option<Fault> {
     match code {
         Code::NotFound | Code::ImplementedElsewhere | Code::Unsupported | Code::Invalid | Code::Denied => {
             Some(Fault::Release)
         }
-        _ => of_call(code, limit, Seen { denied: false, ..seen }),
+        _ => of_call(code, limit, CallObservation { denied: false, ..seen }),
     }
 }
 

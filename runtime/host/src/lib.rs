@@ -43,7 +43,7 @@ pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
     identity::{Problem, Severity, check_config, describe, origins},
     limits::{BOUNDS, Bound, Limits, LimitsError},
-    record::{CallMetrics, CallRecord, CallRecorder, HttpUse, Outcome, RECORDS_BUFFERED_MAX},
+    record::{CallMetrics, CallOutcome, CallRecord, CallRecorder, HttpUse, RECORDS_BUFFERED_MAX},
     release::{CompiledComponent, Release, ReleaseError},
     sandbox::{Sandbox, SandboxError, SandboxOptions},
     sandboxed_provider::SandboxedProvider,

@@ -22,7 +22,7 @@ pub const RECORDS_BUFFERED_MAX: usize = 256;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// With a result.
     Ok,
     /// With an error: of the guest, of the sandbox, or because the result breaks the contract. If
@@ -38,7 +38,7 @@ pub enum Outcome {
     Cancelled,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// `Ok`, `Cancelled`, or the code's category: metric label and log field.
     #[must_use]
     pub const fn category(&self) -> &'static str {
@@ -77,7 +77,7 @@ pub struct CallRecord {
     /// The object that the call was about.
     pub object: Option<ObjectReference>,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
     /// Who caused the failure; none if the failure needs no action.
     pub fault: Option<Fault>,
     /// CPU work, in fuel units. For a call that was cancelled or reached its deadline: the fuel
@@ -384,15 +384,15 @@ fn trace(record: &CallRecord) {
         };
     }
     match &record.outcome {
-        Outcome::Failed { code: _, message } if matches!(record.fault, Some(Fault::Release | Fault::Machine)) => {
+        CallOutcome::Failed { code: _, message } if matches!(record.fault, Some(Fault::Release | Fault::Machine)) => {
             let limit = record.limits_hit.first().map_or_else(String::new, ToString::to_string);
             event!(tracing::Level::WARN, "provider call failed", call.error = %message, call.limit = %limit,);
         }
-        Outcome::Failed { code: _, message } => {
+        CallOutcome::Failed { code: _, message } => {
             event!(tracing::Level::DEBUG, "provider call returned an error", call.error = %message,);
         }
-        Outcome::Ok => event!(tracing::Level::DEBUG, "provider call done",),
-        Outcome::Cancelled => event!(tracing::Level::DEBUG, "provider call cancelled",),
+        CallOutcome::Ok => event!(tracing::Level::DEBUG, "provider call done",),
+        CallOutcome::Cancelled => event!(tracing::Level::DEBUG, "provider call cancelled",),
     }
 }
 

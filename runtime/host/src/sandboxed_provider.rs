@@ -12,7 +12,7 @@ use skysail_provider::{
     NewRoute, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Provider, Result,
     Route, Routes, Service, Zone, Zones,
 };
-use skysail_slot::fault::Seen;
+use skysail_slot::fault::CallObservation;
 use wasmtime::{Store, component::Resource};
 
 use crate::{
@@ -36,7 +36,7 @@ pub struct SandboxedProvider {
     release: Arc<Release>,
     info: Arc<Info>,
     /// The results are only compared: what the host saw of the last call.
-    compared: Option<Arc<Mutex<Seen>>>,
+    compared: Option<Arc<Mutex<CallObservation>>>,
 }
 
 impl SandboxedProvider {
@@ -54,7 +54,7 @@ impl SandboxedProvider {
     }
 
     /// What the host saw of the last call whose result is compared.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> CallObservation {
         self.compared.as_ref().map(|seen| *seen.lock().unwrap_or_else(PoisonError::into_inner)).unwrap_or_default()
     }
 

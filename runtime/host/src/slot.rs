@@ -30,7 +30,7 @@ use arc_swap::ArcSwap;
 use skysail_provider::{Code, Error, Info, Interface};
 pub use skysail_slot::{
     ActiveStatus, CanaryOptions, CanaryStatus, CandidateStatus, EarlierOffers, Offer, Offered, OnDifference,
-    ProbationOptions, ProbationStatus, Reason, Refusal, RolloutOptions, ShadowOptions, ShadowStatus, SlotStatus,
+    ProbationOptions, ProbationStatus, Refusal, RefusalReason, RolloutOptions, ShadowOptions, ShadowStatus, SlotStatus,
     SourceFailure, Stage,
 };
 use skysail_slot::{CallHistory, Component, Done, Drain, INBOX_MAX, Living, Proposer, Release, Request, Routing, Told};
@@ -47,19 +47,19 @@ use crate::{
 
 mod drain;
 mod executor;
+mod fair_turns;
 mod load;
 mod metrics;
 mod provider;
 mod shadow;
-mod turns;
 
 #[cfg(test)]
 mod tests;
 
 use executor::Hosted;
+use fair_turns::FairTurns;
 pub use metrics::SlotMetrics;
-use shadow::Memory;
-use turns::Turns;
+use shadow::QuestionLog;
 
 type State = skysail_slot::State<Active>;
 type Event = skysail_slot::Event<Active>;
@@ -138,8 +138,8 @@ pub struct Slot {
     services: SlotServices,
     routing: Arc<ArcSwap<Routing<Active>>>,
     status: Arc<watch::Sender<SlotStatus>>,
-    memory: Arc<Memory>,
-    turns: Turns,
+    memory: Arc<QuestionLog>,
+    turns: FairTurns,
     inbox: mpsc::Sender<Event>,
     /// The one task of the slot, which ends when the slot is dropped.
     task: JoinSet<()>,
@@ -274,7 +274,7 @@ impl Slot {
         let state = State::new(Arc::clone(&name), Settings::new(&services, options)?);
         let (inbox, events) = mpsc::channel(INBOX_MAX);
         let (routing, status, memory) = (Arc::default(), Arc::new(watch::Sender::new(state.status())), Arc::default());
-        let turns = Turns::default();
+        let turns = FairTurns::default();
         let mut slot = Self { name, services, routing, status, memory, turns, inbox, task: JoinSet::new() };
         let living = Arc::<Living>::default();
         let hosted = Hosted::new(&slot, &living);
@@ -339,7 +339,7 @@ impl Slot {
     /// Refuses this digest from now on, whatever the settings: another process rolled it back.
     /// `retried`: as [`Refusal::retried`].
     pub async fn quarantine(&self, digest: String, reason: String, retried: bool) {
-        let (origin, code) = (String::new(), Reason::Quarantined.category());
+        let (origin, code) = (String::new(), RefusalReason::Quarantined.category());
         let refusal = Refusal { digest, origin, stage: Stage::Active, code, reason, lasting: true, retried };
         self.tell(Told::Quarantined(refusal)).await;
     }

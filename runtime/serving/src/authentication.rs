@@ -62,7 +62,7 @@ pub(crate) struct Peer {
 
 /// A credential was sent and is not valid.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum InvalidCredential {
     #[error("the client's certificate: {0}")]
     Certificate(String),
     #[error("the front proxy: {0}")]
@@ -85,7 +85,7 @@ pub(crate) struct Authenticator {
 
 impl Authenticator {
     /// The user of a request, or all credentials that were refused.
-    pub(crate) async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, Vec<Refused>> {
+    pub(crate) async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, Vec<InvalidCredential>> {
         let mut refused = Vec::new();
         let front_proxy = self.authorities.front_proxy();
         let from_header = front_proxy.as_ref().map(|proxy| proxy.authenticate(peer, headers));

@@ -2,7 +2,7 @@
 //!
 //! There is one Lease for all controllers, or two while some controllers migrate between managers
 //! ([`crate::leader_migration`]), or none with `--leader-elect=false`. The controllers of a Lease
-//! are a [`Share`] with its own manager. The loss of any Lease ends the process.
+//! are a [`LeaseControllers`] with its own manager. The loss of any Lease ends the process.
 
 use std::{fs, sync::Arc};
 
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{args::RunArgs, leader_migration::LeaderMigrationConfiguration};
 
 /// The controllers of one Lease.
-pub(crate) struct Share {
+pub(crate) struct LeaseControllers {
     pub(crate) controllers: EnabledControllers,
     /// `Some` after this process has acquired the Lease.
     pub(crate) fence: watch::Receiver<Option<Fence>>,
@@ -27,7 +27,7 @@ pub(crate) struct Share {
     pub(crate) ledger: Ledger,
 }
 
-impl Share {
+impl LeaseControllers {
     fn new(controllers: EnabledControllers, fence: watch::Receiver<Option<Fence>>) -> Self {
         Self { controllers, fence, ledger: Ledger::default() }
     }
@@ -36,7 +36,7 @@ impl Share {
 /// The Leases and shares that the flags ask for.
 pub(crate) struct Leadership {
     /// At least one.
-    pub(crate) shares: Vec<Share>,
+    pub(crate) shares: Vec<LeaseControllers>,
     pub(crate) elections: Elections,
     /// The health of each Lease.
     pub(crate) health: Vec<Health>,
@@ -59,7 +59,7 @@ pub(crate) fn of(
     if !args.leader_election.leader_elect {
         // The receiver keeps the value after the sender is dropped.
         let (_, fence) = watch::channel(Some(Fence::default()));
-        let shares = vec![Share::new(enabled, fence)];
+        let shares = vec![LeaseControllers::new(enabled, fence)];
         return Ok(Leadership { shares, elections: Elections(Vec::new()), health: Vec::new() });
     }
     let election = &args.leader_election;
@@ -81,11 +81,11 @@ pub(crate) fn of(
         None => (enabled, enabled),
     };
     let main_elector = elector(&election.leader_elect_resource_name);
-    let mut shares = vec![Share::new(main, main_elector.1.subscribe())];
+    let mut shares = vec![LeaseControllers::new(main, main_elector.1.subscribe())];
     let mut electors = vec![main_elector];
     if let Some(migration) = migration {
         let elector = elector(&migration.leader_name);
-        shares.push(Share::new(migrated, elector.1.subscribe()));
+        shares.push(LeaseControllers::new(migrated, elector.1.subscribe()));
         electors.push(elector);
     }
     let health = electors.iter().map(|(elector, _)| elector.health()).collect();

@@ -87,11 +87,11 @@ pub struct Proposal<R: Release> {
     /// As [`Judge::earlier`].
     pub earlier: EarlierOffers,
     /// What serves.
-    pub outcome: Outcome<R>,
+    pub outcome: SettingsOutcome<R>,
 }
 
 /// Which release serves under new settings.
-pub enum Outcome<R: Release> {
+pub enum SettingsOutcome<R: Release> {
     /// No release serves, as before.
     Empty,
     /// This release serves.
@@ -233,7 +233,7 @@ pub enum Effect<R: Release> {
     /// The calls under these settings have to end sooner.
     Retire(R::Settings),
     /// Watches this release and no other at this place.
-    Watch(Place, Option<Watch<R>>),
+    Watch(TrialPlace, Option<Watch<R>>),
     /// Whether questions of the controllers are remembered.
     KeepQuestions(bool),
     /// A log line and a metric.
@@ -250,7 +250,7 @@ pub enum Effect<R: Release> {
 
 /// Where a release is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum TrialPlace {
     /// It serves a share of the objects.
     Canary,
     /// It serves all objects.

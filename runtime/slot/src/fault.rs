@@ -44,7 +44,7 @@ impl Fault {
 /// What the host saw of a call beside the outcome. The default is a call that the host did not
 /// watch.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct CallObservation {
     /// The cloud, or the issuer of a credential, did not answer a request, or answered it with 408,
     /// 429 or 5xx.
     pub cloud_failed: bool,
@@ -58,7 +58,7 @@ pub struct Seen {
 }
 
 /// The fault of a failed call; none where the failure needs no action.
-pub const fn of_call(code: Code, limit: Option<Limit>, seen: Seen) -> Option<Fault> {
+pub const fn of_call(code: Code, limit: Option<Limit>, seen: CallObservation) -> Option<Fault> {
     Some(match (code, limit) {
         (Code::NotFound | Code::ImplementedElsewhere | Code::RetryAfter | Code::NotLeading, _) => return None,
         (Code::Unsupported | Code::Invalid | Code::Denied | Code::NotServing, _) => Fault::Operator,
@@ -85,10 +85,11 @@ pub const fn of_call(code: Code, limit: Option<Limit>, seen: Seen) -> Option<Fau
 mod tests {
     use skysail_provider::{Code, Limit};
 
-    use super::{Fault, Seen, of_call};
+    use super::{CallObservation, Fault, of_call};
 
-    const UNWATCHED: Seen = Seen { cloud_failed: false, denied: false, waited_for_cloud: false, computed: false };
-    const COMPUTED: Seen = Seen { computed: true, ..UNWATCHED };
+    const UNWATCHED: CallObservation =
+        CallObservation { cloud_failed: false, denied: false, waited_for_cloud: false, computed: false };
+    const COMPUTED: CallObservation = CallObservation { computed: true, ..UNWATCHED };
 
     #[test]
     fn only_a_bug_a_trap_or_a_limit_of_the_guest_is_the_releases_fault() {
@@ -105,8 +106,8 @@ mod tests {
     #[test]
     fn nothing_that_a_guest_makes_of_a_failing_cloud_is_the_releases_fault() {
         for (seen, fault) in [
-            (Seen { cloud_failed: true, ..COMPUTED }, Fault::Cloud),
-            (Seen { denied: true, ..COMPUTED }, Fault::Operator),
+            (CallObservation { cloud_failed: true, ..COMPUTED }, Fault::Cloud),
+            (CallObservation { denied: true, ..COMPUTED }, Fault::Operator),
         ] {
             for code in [Code::Internal, Code::Trapped, Code::LimitExceeded, Code::DeadlineExceeded] {
                 assert_eq!(of_call(code, None, seen), Some(fault), "{code:?}");
@@ -118,7 +119,7 @@ mod tests {
     fn a_missed_deadline_is_the_releases_fault_only_where_the_guest_computed() {
         let of_deadline = |seen| of_call(Code::DeadlineExceeded, None, seen);
         assert_eq!(of_deadline(COMPUTED), Some(Fault::Release));
-        assert_eq!(of_deadline(Seen { waited_for_cloud: true, ..UNWATCHED }), Some(Fault::Cloud));
+        assert_eq!(of_deadline(CallObservation { waited_for_cloud: true, ..UNWATCHED }), Some(Fault::Cloud));
         assert_eq!(of_deadline(UNWATCHED), Some(Fault::Machine), "the guest had no CPU time");
     }
 }

@@ -5,8 +5,9 @@
 //! are two [`Executor`]s: `skysail-host` loads components into sandboxes, and the simulation loads
 //! a model. [`Release`] and [`Settings`] are all that this crate knows of what is loaded.
 //!
-//! [`judge`] is the one decision that waits for loads: which release serves under new settings.
-//! Both executors say how to [`Reload`] a release, and the order of what is tried is the same.
+//! Two decisions wait for loads: [`load`] decides under which settings an offer is loaded, and
+//! [`judge`] which release serves under new settings. Each executor has a [`ComponentLoader`], and
+//! the order of what is tried is the same for both.
 //!
 //! The rest of the crate is what the task needs and what no WebAssembly runtime has a part in:
 //! [`Routing`] says which release has a call, [`fault`] whose fault a failed call is,
@@ -18,7 +19,7 @@ mod component;
 mod drain;
 mod event;
 pub mod fault;
-mod judge;
+mod load;
 mod refusals;
 mod release;
 mod rollout;
@@ -34,18 +35,18 @@ pub use self::{
     component::{Component, Offer, digest_of, digest_text},
     drain::{DRAIN, Drain, SETTINGS},
     event::{
-        Done, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome, Place, Proposal, Reply, Report,
-        Request, Told, Wanted, Watch,
+        Done, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Proposal, Reply, Report, Request,
+        SettingsOutcome, Told, TrialPlace, Wanted, Watch,
     },
     fault::Fault,
-    judge::{Reload, judge},
+    load::{ComponentLoader, judge, load},
     release::{Release, Settings, is_same_identity},
     rollout::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions},
     routing::{Routing, Share, is_in_share},
     stage::Stage,
     state::State,
     status::{
-        ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
+        ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Refusal, RefusalReason, ShadowStatus, SlotStatus,
         SourceFailure,
     },
     task::{Executor, INBOX_MAX, Living, Proposer, run},

@@ -14,9 +14,9 @@
 use std::{mem, sync::Arc};
 
 use crate::{
-    CanaryOptions, CandidateStatus, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome,
-    ProbationOptions, Proposal, Refusal, Release, Reply, Report, Request, Settings as _, ShadowStatus, SourceFailure,
-    Stage, Told, Wanted, refusals::Refusals,
+    CanaryOptions, CandidateStatus, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered,
+    ProbationOptions, Proposal, Refusal, Release, Reply, Report, Request, Settings as _, SettingsOutcome, ShadowStatus,
+    SourceFailure, Stage, Told, Wanted, refusals::Refusals,
 };
 
 mod follow;
@@ -410,9 +410,9 @@ impl<R: Release> State<R> {
         self.refusals.settings_changed();
         (self.shadow, self.refused) = (None, None);
         match outcome {
-            Outcome::Empty => {}
-            Outcome::Serves(release) => self.serve_settings(release, output),
-            Outcome::KeepsConfig(release, wanted) => {
+            SettingsOutcome::Empty => {}
+            SettingsOutcome::Serves(release) => self.serve_settings(release, output),
+            SettingsOutcome::KeepsConfig(release, wanted) => {
                 self.serve_settings(release, output);
                 output.report(Report::KeepsConfig(wanted.refusal.clone()));
                 self.refused = Some(wanted.refusal.clone());
@@ -420,7 +420,7 @@ impl<R: Release> State<R> {
                     serving.wanted = Some(wanted);
                 }
             }
-            Outcome::Stops(component, refusal) => {
+            SettingsOutcome::Stops(component, refusal) => {
                 if let Some(Serving { active, probation: Some(_), .. }) = self.serving.take() {
                     self.unproven = Some(Arc::clone(&active.component().digest));
                 }

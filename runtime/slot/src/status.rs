@@ -155,7 +155,7 @@ pub struct Refusal {
     pub origin: String,
     /// The stage that the release had reached.
     pub stage: Stage,
-    /// [`Reason::category`].
+    /// [`RefusalReason::category`].
     pub code: &'static str,
     /// Names the origin, the place, the reason and the remedy; several sentences where several
     /// things are wrong.
@@ -178,7 +178,7 @@ impl Refusal {
 
 /// Why a release does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum RefusalReason {
     /// The file is not a component of the contract; with the category of the admission's code.
     Admission(&'static str),
     /// Reading and compiling the component met a limit.
@@ -221,7 +221,7 @@ pub enum Reason {
     Quarantined,
 }
 
-impl Reason {
+impl RefusalReason {
     /// A stable CamelCase name: metric label and reason of a condition.
     #[must_use]
     pub const fn category(self) -> &'static str {

@@ -6,8 +6,8 @@ use std::{pin::Pin, sync::Arc};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    DRAIN, Done, Effect, Event, Judge, Load, Loaded, Place, Proposal, Release, Report, Routing, SETTINGS, Settings,
-    SlotStatus, State,
+    DRAIN, Done, Effect, Event, Judge, Load, Loaded, Proposal, Release, Report, Routing, SETTINGS, Settings,
+    SlotStatus, State, TrialPlace,
 };
 
 /// Events that wait for the task. The task only reads them and never waits for a release, so a
@@ -141,8 +141,8 @@ impl<E: Executor> Task<E> {
             Effect::Watch(place, watch) => {
                 let trial = watch.map_or_else(never, |watch| Box::pin(watch.trial()));
                 match place {
-                    Place::Canary => self.canary = trial,
-                    Place::Probation => self.probation = trial,
+                    TrialPlace::Canary => self.canary = trial,
+                    TrialPlace::Probation => self.probation = trial,
                 }
             }
             Effect::KeepQuestions(keeps) => executor.keep_questions(keeps),

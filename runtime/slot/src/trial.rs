@@ -28,7 +28,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use skysail_provider::Code;
 use tokio::time::Instant;
 
-use crate::{Broken, CallHistory, Counts, ProbationOptions, Reason};
+use crate::{Broken, CallHistory, Counts, ProbationOptions, RefusalReason};
 
 /// Fewest calls of each release for which their shares of failed calls are compared.
 pub const SAMPLE: u64 = 20;
@@ -76,11 +76,11 @@ pub enum Breach {
 impl Breach {
     /// The reason of the refusal.
     #[must_use]
-    pub const fn reason(&self) -> Reason {
+    pub const fn reason(&self) -> RefusalReason {
         match self {
-            Self::Broken(Broken { code: Code::LimitExceeded, .. }) => Reason::ProbationLimit,
-            Self::Broken(_) => Reason::ProbationTrap,
-            Self::Errors { .. } => Reason::ProbationErrors,
+            Self::Broken(Broken { code: Code::LimitExceeded, .. }) => RefusalReason::ProbationLimit,
+            Self::Broken(_) => RefusalReason::ProbationTrap,
+            Self::Errors { .. } => RefusalReason::ProbationErrors,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use skysail_host::{
-    CallMetrics, CallRecorder, Engine, Limits, Outcome, Release, ReleaseError, Sandbox, SandboxOptions,
+    CallMetrics, CallOutcome, CallRecorder, Engine, Limits, Release, ReleaseError, Sandbox, SandboxOptions,
     SandboxedProvider, Severity, check_config, describe,
 };
 use skysail_provider::{
@@ -65,7 +65,7 @@ async fn a_component_is_a_provider_with_the_interfaces_it_exports() {
     assert!(status.ingress[0].ip.as_ref().unwrap().starts_with("203.0.113."));
     assert_eq!(records.recv().await.unwrap().function, "identity.describe");
     let record = records.recv().await.unwrap();
-    assert_eq!((record.function, &record.outcome), ("load-balancers.ensure", &Outcome::Ok));
+    assert_eq!((record.function, &record.outcome), ("load-balancers.ensure", &CallOutcome::Ok));
     assert!(record.digest.starts_with("sha256:") && record.fuel > 100 && record.memory_peak > 0);
     assert!(!record.guest.is_zero() && record.guest <= record.wall);
     let mut text = String::new();

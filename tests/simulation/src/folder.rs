@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use skysail_slot::{ActiveStatus, Component, Offer, Reason, Refusal, SlotStatus, Stage};
+use skysail_slot::{ActiveStatus, Component, Offer, Refusal, RefusalReason, SlotStatus, Stage};
 
 /// As the archive's limit.
 const QUARANTINED_MAX: usize = 32;
@@ -51,7 +51,7 @@ impl Folder {
         let mut all = self.lock();
         let quarantined = &mut all.entry(provider.to_owned()).or_default().quarantined;
         quarantined.retain(|known| known.digest != refusal.digest);
-        let code = Reason::Quarantined.category();
+        let code = RefusalReason::Quarantined.category();
         quarantined.push(Refusal { origin: String::new(), stage: Stage::Active, code, ..refusal.clone() });
         let surplus = quarantined.len().saturating_sub(QUARANTINED_MAX);
         quarantined.drain(..surplus);

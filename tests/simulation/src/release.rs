@@ -10,7 +10,7 @@ use skysail_provider::{Info, Interface, Result};
 use skysail_slot::{
     CallHistory, CanaryOptions, Component, Drain, Living, OnDifference, ProbationOptions, Proposer, RolloutOptions,
     Settings as _, ShadowOptions,
-    fault::{Seen, of_call},
+    fault::{CallObservation, of_call},
 };
 use tokio::time::{Duration, Instant};
 
@@ -171,7 +171,7 @@ impl Release {
     pub(crate) fn note<T>(&self, function: &str, answer: &Result<T>) {
         let Err(error) = answer else { return self.call_history.note(function, Ok(()), None) };
         let waited_for_cloud = error.message == HANGS;
-        let seen = Seen { waited_for_cloud, computed: !waited_for_cloud, ..Seen::default() };
+        let seen = CallObservation { waited_for_cloud, computed: !waited_for_cloud, ..CallObservation::default() };
         let fault = of_call(error.code, error.limit.map(|hit| hit.limit), seen);
         self.call_history.note(function, Err((error.code, &error.message)), fault);
     }

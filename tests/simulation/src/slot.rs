@@ -15,9 +15,9 @@ use std::{
 use futures::FutureExt as _;
 use skysail_provider::{Code, Error, Interface, Result};
 use skysail_slot::{
-    Component, Done, EarlierOffers, Executor, INBOX_MAX, Judge, Living, Load, Loaded, Offered, OnDifference, Proposal,
-    Reason, Refusal, Release as _, Reload, Report, Request, Routing, Settings as _, ShadowStatus, SlotStatus, Stage,
-    Told,
+    Component, ComponentLoader, Done, EarlierOffers, Executor, INBOX_MAX, Judge, Living, Load, Loaded, Offered,
+    OnDifference, Proposal, Refusal, RefusalReason, Release as _, Report, Request, Routing, Settings as _,
+    ShadowStatus, SlotStatus, Stage, Told,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -289,7 +289,7 @@ struct Loader {
 
 impl Loader {
     /// One component on its way under some settings.
-    async fn attempt(
+    async fn make(
         &self,
         component: &Component,
         settings: &Settings,
@@ -305,13 +305,13 @@ impl Loader {
         wait(time).await;
         let release = self.maker.make(component, settings);
         if unlucky {
-            return refuse(Stage::Verified, Reason::CompileUnavailable, false);
+            return refuse(Stage::Verified, RefusalReason::CompileUnavailable, false);
         }
         match release.nature {
-            Nature::Broken => refuse(Stage::Compiled, Reason::LinkFailed, true),
-            _ if settings.conf().tight => refuse(Stage::Linked, Reason::DescribeFailed, true),
+            Nature::Broken => refuse(Stage::Compiled, RefusalReason::LinkFailed, true),
+            _ if settings.conf().tight => refuse(Stage::Linked, RefusalReason::DescribeFailed, true),
             Nature::Choosy(config) if config != settings.conf().config => {
-                refuse(Stage::Described, Reason::ConfigRefused, true)
+                refuse(Stage::Described, RefusalReason::ConfigRefused, true)
             }
             Nature::Good | Nature::Choosy(_) | Nature::Traps | Nature::Differs => Ok(release),
         }
@@ -328,9 +328,9 @@ impl Loader {
         wait(time).await;
         let refuse = |reason| Err(refusal(release.component(), Stage::ConfigChecked, reason, true));
         let (differing, judged) = match release.nature {
-            Nature::Traps if asked > 0 => (1, refuse(Reason::ShadowBroken)),
+            Nature::Traps if asked > 0 => (1, refuse(RefusalReason::ShadowBroken)),
             Nature::Differs if asked > 0 && options.on_difference == OnDifference::Refuse => {
-                (asked, refuse(Reason::ShadowDiffers))
+                (asked, refuse(RefusalReason::ShadowDiffers))
             }
             Nature::Differs => (asked, Ok(())),
             _ => (0, Ok(())),
@@ -340,24 +340,40 @@ impl Loader {
     }
 }
 
-fn refusal(component: &Component, stage: Stage, reason: Reason, lasting: bool) -> Refusal {
+fn refusal(component: &Component, stage: Stage, reason: RefusalReason, lasting: bool) -> Refusal {
     let (digest, origin) = (component.digest.to_string(), component.offer.origin.clone());
     let code = reason.category();
     Refusal { digest, reason: format!("{origin}: {code}"), origin, stage, code, lasting, retried: false }
 }
 
-impl Reload for Loader {
+impl ComponentLoader for Loader {
     type Release = Release;
     type Error = Infallible;
 
-    async fn reload(
+    async fn attempt(
         &self,
         _number: u64,
         component: &Component,
         settings: &Settings,
-        active: &Release,
+        active: Option<&Release>,
     ) -> Result<Arc<Release>, Refusal> {
-        self.attempt(component, settings, Some(active)).await
+        self.make(component, settings, active).await
+    }
+
+    async fn attempt_compared(
+        &self,
+        _number: u64,
+        component: &Component,
+        settings: &Settings,
+        active: Option<&Release>,
+    ) -> (Result<Arc<Release>, Refusal>, Option<ShadowStatus>) {
+        let result = self.make(component, settings, active).await;
+        if let (Ok(release), Some(_)) = (&result, active)
+            && let Some((report, judged)) = self.shadow(release, settings).await
+        {
+            return (judged.map(|()| Arc::clone(release)), Some(report));
+        }
+        (result, None)
     }
 
     fn unasked(&self, active: &Release, settings: &Settings, _refusal: &Refusal) -> Option<Arc<Release>> {
@@ -374,31 +390,13 @@ impl Executor for Loader {
     type Release = Release;
     type Error = Infallible;
 
-    /// As in the host: settings that wait for their release are tried first.
     async fn load(&self, load: Load<Release>) -> Loaded<Release> {
-        let Load { component, settings, wanted, active, .. } = load;
-        self.slot.tell(format_args!("loads {}", component.offer.origin));
-        let mut refused = None;
-        if let Some(wanted) = wanted {
-            match self.attempt(&component, &wanted, active.as_deref()).await {
-                Ok(release) => {
-                    self.slot.watched().trials.loaded(&release);
-                    return Loaded { result: Ok(release), shadow: None, wanted: None };
-                }
-                Err(refusal) => refused = Some(refusal),
-            }
-        }
-        let (mut result, mut shadow) = (self.attempt(&component, &settings, active.as_deref()).await, None);
-        if let (Ok(release), Some(_)) = (&result, active)
-            && let Some((report, judged)) = self.shadow(release, &settings).await
-        {
-            shadow = Some(report);
-            result = judged.map(|()| Arc::clone(release));
-        }
-        if let Ok(release) = &result {
+        self.slot.tell(format_args!("loads {}", load.component.offer.origin));
+        let loaded = skysail_slot::load(self, load).await;
+        if let Ok(release) = &loaded.result {
             self.slot.watched().trials.loaded(release);
         }
-        Loaded { result, shadow, wanted: refused }
+        loaded
     }
 
     async fn judge(&self, judge: Judge<Release>) -> Result<Box<Proposal<Release>>, Infallible> {

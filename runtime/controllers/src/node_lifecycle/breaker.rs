@@ -2,10 +2,10 @@
 //! cloud that answers "not found" instead of "forbidden", must not delete all nodes of a cluster.
 //!
 //! # Rule
-//! Within [`Limits::window`] the number of a provider's nodes may fall by [`Limits::percent_max`]
-//! of its peak, and always by one. Our deletions and the nodes missing now count as loss; deletions
-//! by a person or another controller do not. While the loss would exceed the budget, the breaker
-//! keeps every node, with two exceptions:
+//! Within [`BreakerLimits::window`] the number of a provider's nodes may fall by
+//! [`BreakerLimits::percent_max`] of its peak, and always by one. Our deletions and the nodes
+//! missing now count as loss; deletions by a person or another controller do not. While the loss
+//! would exceed the budget, the breaker keeps every node, with two exceptions:
 //! - A node whose deletion was announced by someone other than the provider
 //!   ([`Missing::announced`]) may be deleted at once and does not count.
 //! - A node that has been missing for a whole window may be deleted within the remaining budget,
@@ -33,7 +33,7 @@ const CONFIRMED_MAX: usize = 10;
 
 /// The operator's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct BreakerLimits {
     /// Percentage of the peak, rounded down; at least one node, so that a cluster of one or two
     /// nodes can lose one. 100 disables the breaker.
     pub(crate) percent_max: u8,
@@ -106,7 +106,13 @@ pub(crate) struct Breaker {
 
 impl Breaker {
     /// Judges the nodes that are missing in this pass.
-    pub(crate) fn judge(&mut self, limits: Limits, fleet: &Fleet, missing: &[Missing], now: Moment) -> Judgement {
+    pub(crate) fn judge(
+        &mut self,
+        limits: BreakerLimits,
+        fleet: &Fleet,
+        missing: &[Missing],
+        now: Moment,
+    ) -> Judgement {
         while self.deleted.front().is_some_and(|deleted| now.saturating_sub(deleted.at) >= limits.window) {
             self.deleted.pop_front();
         }

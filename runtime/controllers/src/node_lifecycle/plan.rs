@@ -22,8 +22,8 @@ pub(crate) enum Action {
     Keep,
     /// The look-up failed: the node stays as it is.
     Unknown(Error),
-    /// The provider reports that the machine does not exist. The sightings and the breaker decide
-    /// whether the node is deleted.
+    /// The provider reports that the machine does not exist. `MissingMachines` and the breaker
+    /// decide whether the node is deleted.
     Gone,
     /// Replaces the whole list of taints.
     SetTaints(Vec<core::Taint>),

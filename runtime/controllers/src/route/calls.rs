@@ -12,7 +12,7 @@ use crate::{context::Context, lane::Lane};
 const ROUTES_PER_PAGE: usize = 25;
 
 /// One result for each route, in order.
-pub(crate) struct Answers {
+pub(crate) struct CallResults {
     pub(crate) results: Vec<Result<()>>,
     /// The provider rejects all calls for now; no call follows this error.
     pub(crate) refused: Option<Error>,
@@ -41,8 +41,8 @@ impl<'a> Calls<'a> {
     }
 
     /// Creates routes.
-    pub(crate) async fn create(&self, routes: &[NewRoute]) -> Answers {
-        let mut answers = Answers::new();
+    pub(crate) async fn create(&self, routes: &[NewRoute]) -> CallResults {
+        let mut answers = CallResults::new();
         for page in routes.chunks(ROUTES_PER_PAGE) {
             if answers.is_over(page.len(), self.stop) {
                 continue;
@@ -58,8 +58,8 @@ impl<'a> Calls<'a> {
     }
 
     /// Deletes routes that [`Self::list`] returned.
-    pub(crate) async fn delete(&self, routes: &[Route]) -> Answers {
-        let mut answers = Answers::new();
+    pub(crate) async fn delete(&self, routes: &[Route]) -> CallResults {
+        let mut answers = CallResults::new();
         for page in routes.chunks(ROUTES_PER_PAGE) {
             if answers.is_over(page.len(), self.stop) {
                 continue;
@@ -78,7 +78,7 @@ fn absent() -> Error {
     Error::new(Code::NotServing, "the provider has no routes, or no release of it serves")
 }
 
-impl Answers {
+impl CallResults {
     const fn new() -> Self {
         Self { results: Vec::new(), refused: None }
     }

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use skysail_provider::Interface;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Ended, Failure, Memory, run};
+use super::{Ended, Failure, ReportedRoutes, run};
 use crate::{
     backoff::retry_counted,
     context::Context,
@@ -44,7 +44,7 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
     let queue = &lane.routes;
     let watch_based = context.settings.watch_based_routes;
     let (mut releases, mut rotations) = (lane.releases.clone(), lane.rotations.clone());
-    let mut memory = Memory::default();
+    let mut reported = ReportedRoutes::default();
     let mut earliest = Instant::now();
     queue.add(KEY);
     while stop.run_until_cancelled(queue.ready()).await.is_some() {
@@ -66,7 +66,7 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
         let begun = Instant::now();
         releases.mark_unchanged();
         rotations.mark_unchanged();
-        let ended = context.turn(&lane, "the routes", run(&context, &lane, &mut memory, stop)).await;
+        let ended = context.turn(&lane, "the routes", run(&context, &lane, &mut reported, stop)).await;
         count(&context, &ended);
         let now = Instant::now();
         let next = if watch_based {

@@ -14,8 +14,8 @@ use skysail_provider::{Call, Code, EventKind, LoadBalancerStatus, LoadBalancers,
 use tokio::time::Instant;
 
 use super::{
-    outcome::{self, Outcome, is_answer},
-    plan::{Answers, Observed, Plan},
+    outcome::{self, PlanOutcome, is_answer},
+    plan::{Observed, Plan, PlanAnswers},
     status,
 };
 use crate::{
@@ -51,19 +51,19 @@ pub(crate) struct Subject<'a> {
 impl Subject<'_> {
     /// Carries out the plan. Returns what the next plan of this turn has to know; none if the turn
     /// ends.
-    pub(crate) async fn apply(&self) -> Result<Option<Answers>, Error> {
+    pub(crate) async fn apply(&self) -> Result<Option<PlanAnswers>, Error> {
         let answers = self.observed.answers;
         let done = match (self.plan, self.observed.object.as_deref()) {
             (Plan::LookUp(service), _) => {
                 let exists = Some(self.is_still_there(service).await?);
-                return Ok(Some(Answers { exists, ..answers }));
+                return Ok(Some(PlanAnswers { exists, ..answers }));
             }
             (Plan::Confirm(service), _) => {
                 let found = self.has_load_balancer(self.lane, service).await?;
                 if found {
-                    self.record(Outcome::Found);
+                    self.record(PlanOutcome::Found);
                 }
-                return Ok(Some(Answers { found: Some(found), ..answers }));
+                return Ok(Some(PlanAnswers { found: Some(found), ..answers }));
             }
             (Plan::DeleteRemembered(service), _) => self.delete_remembered(service).await,
             (Plan::Cleanup { service, holders, .. }, _) => self.cleanup(service, holders).await,
@@ -84,8 +84,8 @@ impl Subject<'_> {
             (Plan::Nothing | Plan::Wait(_) | Plan::Forget, _) | (_, None) => Ok(()),
         };
         self.record(match &done {
-            Ok(()) => Outcome::Done,
-            Err(error) => Outcome::Failed { code: error.code(), expected: is_expected(error) },
+            Ok(()) => PlanOutcome::Done,
+            Err(error) => PlanOutcome::Failed { code: error.code(), expected: is_expected(error) },
         });
         match done {
             Err(error) if !is_answer(self.plan, error.code()) => Err(error),
@@ -95,7 +95,7 @@ impl Subject<'_> {
     }
 
     /// Records the outcome in the ledger.
-    pub(crate) fn record(&self, outcome: Outcome) {
+    pub(crate) fn record(&self, outcome: PlanOutcome) {
         let Self { context, lane, key, observed, plan, .. } = self;
         context.ledger.change(key, &lane.name, |entry| outcome::after(plan, outcome, entry, observed));
     }
@@ -115,7 +115,7 @@ impl Subject<'_> {
             let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
             reporter.begins(self.actor, &reference(service), what, "Ensuring load balancer")
         });
-        self.record(Outcome::Begun);
+        self.record(PlanOutcome::Begun);
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         let nodes = &self.observed.shared.nodes;
         if nodes.is_empty() {
@@ -128,7 +128,7 @@ impl Subject<'_> {
         let answer = answer.map_err(Error::provider("ensure load balancer"))?;
         // Recorded before the status is written: a conflict there must not cause a second call of
         // the provider.
-        self.record(Outcome::Ensured(answer.clone()));
+        self.record(PlanOutcome::Ensured(answer.clone()));
         if (!repeated || answer != service.status)
             && self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer")
             && let Some(begun) = begun
@@ -171,7 +171,7 @@ impl Subject<'_> {
         let shared = &self.observed.shared;
         metrics.load_balancer_updates.inc();
         let begun = Instant::now();
-        self.record(Outcome::Begun);
+        self.record(PlanOutcome::Begun);
         let result = match self.load_balancers() {
             Ok(provider) => provider
                 .update(&self.call(service), &self.context.settings.cluster_name, service, &shared.nodes)
@@ -228,7 +228,7 @@ impl Subject<'_> {
         let unknown = |code, text| {
             Err(Error::provider("find the provider of the load balancer")(skysail_provider::Error::new(code, text)))
         };
-        self.record(Outcome::Begun);
+        self.record(PlanOutcome::Begun);
         if holders.is_empty() {
             return unknown(Code::Unsupported, "no provider has load balancers");
         }
@@ -263,7 +263,7 @@ impl Subject<'_> {
 
     /// Deletes the load balancer of a deleted object.
     async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
-        self.record(Outcome::Begun);
+        self.record(PlanOutcome::Begun);
         self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
         self.ensure_deleted(self.lane, service).await?;
         self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");

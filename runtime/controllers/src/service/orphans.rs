@@ -48,9 +48,9 @@ const NAME_SHOWN_MAX: usize = 128;
 
 /// Scans until `stop`.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &CancellationToken) {
-    let mut sightings = Sightings::default();
+    let mut unwanted = UnwantedScans::default();
     while timeout(context.settings.orphan_scan_period, stop.cancelled()).await.is_err() {
-        scan(context, lane, &mut sightings).await;
+        scan(context, lane, &mut unwanted).await;
     }
 }
 
@@ -114,7 +114,7 @@ pub async fn find_orphans(
     Ok(unwanted.into_iter().map(orphan).collect())
 }
 
-async fn scan(context: &Context, lane: &Arc<Lane>, sightings: &mut Sightings) {
+async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans) {
     let actor = Actor { controller: controllers::SERVICE, provider: lane.name.clone() };
     if lane.off_for(Interface::LoadBalancerInventory).is_some() {
         return;
@@ -139,7 +139,7 @@ async fn scan(context: &Context, lane: &Arc<Lane>, sightings: &mut Sightings) {
         }
     };
     // count (pure), report
-    for orphan in sightings.saw(found) {
+    for orphan in unwanted.saw(found) {
         let text = describe(&orphan, &lane.name, &context.settings.cluster_name);
         tracing::warn!(provider.name = lane.name, reason = text, "found an orphaned load balancer");
         context.reporter.event(&actor, &cluster(), (EventKind::Warning, reasons::ORPHANED_LOAD_BALANCER), text);
@@ -148,10 +148,10 @@ async fn scan(context: &Context, lane: &Arc<Lane>, sightings: &mut Sightings) {
     if context.settings.delete_orphans
         && let Some(inventory) = lane.provider.load_balancer_inventory()
     {
-        delete(context, &actor, (inventory, &call), sightings).await;
+        delete(context, &actor, (inventory, &call), unwanted).await;
     }
     let labels = ProviderLabels { provider: lane.name.clone() };
-    let count = i64::try_from(sightings.orphans().count()).unwrap_or(i64::MAX);
+    let count = i64::try_from(unwanted.orphans().count()).unwrap_or(i64::MAX);
     context.reporter.metrics.orphaned_load_balancers.get_or_create(&labels).set(count);
 }
 
@@ -159,15 +159,15 @@ async fn delete(
     context: &Context,
     actor: &Actor,
     (inventory, call): (&dyn LoadBalancerInventory, &Call),
-    sightings: &mut Sightings,
+    unwanted: &mut UnwantedScans,
 ) {
-    let unused = sightings.orphans().filter(|(_, in_use)| !in_use).map(|(share, _)| share);
+    let unused = unwanted.orphans().filter(|(_, in_use)| !in_use).map(|(share, _)| share);
     let shares: Vec<OwnedLoadBalancer> = unused.take(DELETIONS_PER_SCAN_MAX).cloned().collect();
     for share in shares {
         let shown = shown(&share.name);
         match inventory.delete(call, &context.settings.cluster_name, &share).await {
             Ok(()) => {
-                sightings.forget(&share);
+                unwanted.forget(&share);
                 let text = format!("Deleted the orphaned load balancer {shown} of the provider {}", actor.provider);
                 context.reporter.event(actor, &cluster(), (EventKind::Normal, reasons::DELETED_ORPHAN), text);
             }
@@ -227,11 +227,11 @@ fn shown(name: &str) -> String {
 /// For each entry that no Service wanted in the last scan: in how many consecutive scans that was
 /// so, and whether a Service used the same load balancer.
 #[derive(Default)]
-struct Sightings {
+struct UnwantedScans {
     scans: BTreeMap<OwnedLoadBalancer, (u32, bool)>,
 }
 
-impl Sightings {
+impl UnwantedScans {
     /// Records a scan; returns the new orphans.
     fn saw(&mut self, found: Vec<Orphan>) -> Vec<Orphan> {
         let mut before = std::mem::take(&mut self.scans);

@@ -9,7 +9,7 @@ use crate::ledger::{Backends, Entry, NextTry, Serving, State, Written};
 
 /// What happened while a plan was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum PlanOutcome {
     /// The calls of the provider begin.
     Begun,
     /// The provider's answer to `ensure`.
@@ -37,42 +37,49 @@ pub(crate) const fn is_answer(plan: &Plan, code: Code) -> bool {
 
 /// The entry after this outcome; `None` if there is nothing left to remember. `entry` is the entry
 /// of the planning provider at this moment: the observed one is older.
-pub(crate) fn after(plan: &Plan, outcome: Outcome, entry: Option<Entry>, observed: &Observed) -> Option<Entry> {
+pub(crate) fn after(plan: &Plan, outcome: PlanOutcome, entry: Option<Entry>, observed: &Observed) -> Option<Entry> {
     let new = |service: &Arc<_>, state| Entry::new(&observed.provider, Arc::clone(service), state);
     match (plan, outcome) {
-        (Plan::Ensure { service, .. }, Outcome::Begun) => {
+        (Plan::Ensure { service, .. }, PlanOutcome::Begun) => {
             let same = entry.filter(|entry| entry.service.uid == service.uid);
             let former = same.unwrap_or_else(|| new(service, State::Unsettled { before: None }));
             Some(former.ensured(Arc::clone(service)))
         }
-        (Plan::Cleanup { misnamed: false, service, .. }, Outcome::Done) => Some(new(service, State::Deleted)),
-        (Plan::Cleanup { misnamed: true, .. } | Plan::DeleteRemembered(_), Outcome::Done)
-        | (Plan::Release { .. } | Plan::Forget, Outcome::Done) => None,
+        (Plan::Cleanup { misnamed: false, service, .. }, PlanOutcome::Done) => Some(new(service, State::Deleted)),
+        (Plan::Cleanup { misnamed: true, .. } | Plan::DeleteRemembered(_), PlanOutcome::Done)
+        | (Plan::Release { .. } | Plan::Forget, PlanOutcome::Done) => None,
         (_, outcome) => entry.map(|entry| changed(plan, outcome, entry, observed)),
     }
 }
 
-fn changed(plan: &Plan, outcome: Outcome, mut entry: Entry, observed: &Observed) -> Entry {
+fn changed(plan: &Plan, outcome: PlanOutcome, mut entry: Entry, observed: &Observed) -> Entry {
     let (membership, generation) = (observed.shared.membership, observed.generation);
     match (plan, outcome) {
-        (Plan::Ensure { .. }, Outcome::Ensured(status)) => {
+        (Plan::Ensure { .. }, PlanOutcome::Ensured(status)) => {
             let (nodes, written) = (Backends::Known(membership), Written::No);
             entry.state = State::Serving(Serving { nodes, generation, status, written, overdue: false });
         }
         // If the rest fails, no other provider has to be asked.
-        (Plan::Confirm(_), Outcome::Found) => entry.state = State::Unsettled { before: None },
-        (Plan::Update(_), Outcome::Begun) => entry.update_begins(),
-        (Plan::Update(_), Outcome::Done) => entry.updated(membership),
-        (_, Outcome::Failed { code, .. }) if is_answer(plan, code) => match code {
+        (Plan::Confirm(_), PlanOutcome::Found) => entry.state = State::Unsettled { before: None },
+        (Plan::Update(_), PlanOutcome::Begun) => entry.update_begins(),
+        (Plan::Update(_), PlanOutcome::Done) => entry.updated(membership),
+        (_, PlanOutcome::Failed { code, .. }) if is_answer(plan, code) => match code {
             Code::ImplementedElsewhere => entry.state = State::Elsewhere { generation },
             _ => entry.unsettle(),
         },
-        (Plan::Update(_), Outcome::Failed { expected: false, .. }) => entry.update_failed(),
+        (Plan::Update(_), PlanOutcome::Failed { expected: false, .. }) => entry.update_failed(),
         // If the Service is wanted again before the deletion succeeds, the load balancer may have
         // changed.
-        (Plan::Cleanup { .. } | Plan::DeleteRemembered(_), Outcome::Begun) => entry.unsettle(),
-        (_, Outcome::Waits(next)) => entry.failed(next),
-        (_, Outcome::Begun | Outcome::Ensured(_) | Outcome::Found | Outcome::Done | Outcome::Failed { .. }) => {}
+        (Plan::Cleanup { .. } | Plan::DeleteRemembered(_), PlanOutcome::Begun) => entry.unsettle(),
+        (_, PlanOutcome::Waits(next)) => entry.failed(next),
+        (
+            _,
+            PlanOutcome::Begun
+            | PlanOutcome::Ensured(_)
+            | PlanOutcome::Found
+            | PlanOutcome::Done
+            | PlanOutcome::Failed { .. },
+        ) => {}
     }
     entry
 }

@@ -28,7 +28,7 @@ const LATE_WATCH: Duration = Duration::from_secs(5);
 
 /// The owner of the object from the view of the planning provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ObjectOwner {
     /// This provider.
     Own,
     /// Another provider of this process.
@@ -44,7 +44,7 @@ pub(crate) struct Observed {
     pub(crate) object: Option<Arc<core::Service>>,
     /// The planning provider's ledger entry.
     pub(crate) entry: Option<Entry>,
-    pub(crate) standing: Standing,
+    pub(crate) object_owner: ObjectOwner,
     /// Name of the planning provider.
     pub(crate) provider: String,
     /// The planning provider.
@@ -52,7 +52,7 @@ pub(crate) struct Observed {
     /// The providers that may have made a load balancer: those with load balancers, and those
     /// without a release.
     pub(crate) may_hold: Vec<LaneId>,
-    pub(crate) answers: Answers,
+    pub(crate) answers: PlanAnswers,
     pub(crate) shared: SharedNodes,
     /// Generation of the planning provider.
     pub(crate) generation: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Observed {
 /// The answers to the questions of this turn; none before the question. A plan asks each question
 /// once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answers {
+pub(crate) struct PlanAnswers {
     /// Whether the API has the object that the watch does not show.
     pub(crate) exists: Option<bool>,
     /// Whether the provider that the annotation names has the load balancer.
@@ -126,7 +126,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     if let Some(entry) = entry.filter(|entry| entry.service.uid != service.uid) {
         return gone(observed, entry);
     }
-    if observed.standing != Standing::Own || object.metadata.deletion_timestamp.is_some() {
+    if observed.object_owner != ObjectOwner::Own || object.metadata.deletion_timestamp.is_some() {
         return departure(observed, object, service);
     }
     let refused = !problems.is_empty();
@@ -235,7 +235,7 @@ fn misnamed(observed: &Observed, service: Arc<Service>) -> Plan {
 /// the Service.
 fn departure(observed: &Observed, object: &core::Service, service: Service) -> Plan {
     let is_wanted = is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
-    let leaves = !is_wanted || observed.standing == Standing::OtherProvider;
+    let leaves = !is_wanted || observed.object_owner == ObjectOwner::OtherProvider;
     let cleanup = |service, holders| Plan::Cleanup { service, holders, misnamed: false };
     let Some(entry) = &observed.entry else {
         return match (has_finalizer(object), is_load_balancer(object)) {
@@ -243,7 +243,9 @@ fn departure(observed: &Observed, object: &core::Service, service: Service) -> P
             // If the type changed while this process was down, the class is lost with it, and no
             // annotation names a provider.
             (true, false) => cleanup(Arc::new(service), observed.may_hold.clone()),
-            (true, true) if observed.standing == Standing::Own => cleanup(Arc::new(service), vec![observed.lane]),
+            (true, true) if observed.object_owner == ObjectOwner::Own => {
+                cleanup(Arc::new(service), vec![observed.lane])
+            }
             // The finalizer of the other owner, even if it has the same name.
             (true, true) => Plan::Nothing,
         };
@@ -253,7 +255,7 @@ fn departure(observed: &Observed, object: &core::Service, service: Service) -> P
     }
     // The Service has a class that no provider here claims. A class changes only together with the
     // type, which empties the status.
-    let is_foreign = is_wanted && observed.standing == Standing::NoOwner;
+    let is_foreign = is_wanted && observed.object_owner == ObjectOwner::NoOwner;
     let release = |service| Plan::Release { service, empties_status: !is_foreign };
     let service = match &entry.state {
         State::Deleted => return release(Arc::clone(&entry.service)),

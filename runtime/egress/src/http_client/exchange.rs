@@ -15,7 +15,7 @@ use super::{Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, headers}
 use crate::{
     blocking::Blocking,
     credentials::Generation,
-    transport::{Answer, Client, LookUpError, TransportError, causes, header_bytes},
+    transport::{Client, LookUpError, StreamingResponse, TransportError, causes, header_bytes},
 };
 
 /// The largest answer, headers and body, that is redacted on the async thread, in bytes. A byte
@@ -56,7 +56,7 @@ impl Exchange<'_> {
     }
 
     /// Reads the body in pieces; stops at the bound.
-    async fn read_body(&self, answer: &mut Answer) -> Result<Bytes, Failure> {
+    async fn read_body(&self, answer: &mut StreamingResponse) -> Result<Bytes, Failure> {
         let max = self.budget.limits().response_bytes_max;
         let too_large = |size, used| {
             Failure::with_limit(FailureKind::TooLarge(size), LimitHit { limit: Limit::HttpResponseBytes, used, max })

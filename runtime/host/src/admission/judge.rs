@@ -52,24 +52,24 @@ impl<'a> Name<'a> {
 }
 
 /// Whether a name belongs to the contract of this host.
-enum Standing<'a> {
+enum ContractMatch<'a> {
     Ours(Name<'a>),
     Newer(&'a str),
     Older(&'a str),
     Foreign,
 }
 
-fn standing(name: &str) -> Standing<'_> {
-    let Some(name) = Name::parse(name) else { return Standing::Foreign };
+fn contract_match(name: &str) -> ContractMatch<'_> {
+    let Some(name) = Name::parse(name) else { return ContractMatch::Foreign };
     let ours = version_of(name.package).and_then(|text| Version::parse(text).ok());
-    let (Some(text), Some(ours)) = (name.version, ours) else { return Standing::Foreign };
+    let (Some(text), Some(ours)) = (name.version, ours) else { return ContractMatch::Foreign };
     match Version::parse(text) {
-        Ok(version) if matches(&version, &ours) => Standing::Ours(name),
+        Ok(version) if matches(&version, &ours) => ContractMatch::Ours(name),
         // Only tools call the other package.
-        Ok(_) if name.package != PACKAGE => Standing::Foreign,
-        Ok(version) if numbers(&version) > numbers(&ours) => Standing::Newer(text),
-        Ok(_) => Standing::Older(text),
-        Err(_) => Standing::Foreign,
+        Ok(_) if name.package != PACKAGE => ContractMatch::Foreign,
+        Ok(version) if numbers(&version) > numbers(&ours) => ContractMatch::Newer(text),
+        Ok(_) => ContractMatch::Older(text),
+        Err(_) => ContractMatch::Foreign,
     }
 }
 
@@ -90,8 +90,7 @@ pub(super) fn judge(world: &World, findings: &mut Findings) {
     for export in &exports {
         judge_export(world, export, findings);
     }
-    let has_identity =
-        |export: &Item<'_>| matches!(standing(&export.name), Standing::Ours(name) if name.path() == IDENTITY);
+    let has_identity = |export: &Item<'_>| matches!(contract_match(&export.name), ContractMatch::Ours(name) if name.path() == IDENTITY);
     if !exports.iter().any(has_identity) {
         let reason = format!(
             "it does not export {PACKAGE}/identity@{CONTRACT_VERSION}, so it is not a provider: include the world `provider` in your own \
@@ -108,12 +107,12 @@ fn contract_version(items: &[Item<'_>]) -> Option<String> {
 
 fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &mut Findings) -> bool {
     for item in exports.iter().chain(imports) {
-        let (code, version, way_out) = match standing(&item.name) {
-            Standing::Newer(version) => {
+        let (code, version, way_out) = match contract_match(&item.name) {
+            ContractMatch::Newer(version) => {
                 (RefusalCode::NewerContract, version, "upgrade Skysail, or build the component for")
             }
-            Standing::Older(version) => (RefusalCode::OlderContract, version, "build the component for"),
-            Standing::Ours(_) | Standing::Foreign => continue,
+            ContractMatch::Older(version) => (RefusalCode::OlderContract, version, "build the component for"),
+            ContractMatch::Ours(_) | ContractMatch::Foreign => continue,
         };
         let reason = format!(
             "it is built for contract {} ({}), and this host supports {CONTRACT_VERSION}: {way_out} {CONTRACT_VERSION} (wit/v{CONTRACT_VERSION})",
@@ -135,7 +134,7 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Findings) {
         return;
     }
     let contract = Contract::get();
-    let Standing::Ours(parts) = standing(&import.name) else {
+    let ContractMatch::Ours(parts) = contract_match(&import.name) else {
         let known: Vec<_> = contract.imports.keys().map(String::as_str).collect();
         let reason = format!(
             "it imports {name}, which this host does not have: a provider may import {PACKAGE}/{{{}}}@{CONTRACT_VERSION} and parts of WASI 0.2",
@@ -174,7 +173,7 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Findings) {
 
 fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
     // Other exports are ignored: the host never calls newer interfaces or exports of a toolchain.
-    let Standing::Ours(parts) = standing(&export.name) else { return };
+    let ContractMatch::Ours(parts) = contract_match(&export.name) else { return };
     let contract = Contract::get();
     let name = shown(&export.name);
     let path = format!("{}/{}", parts.package, parts.interface);

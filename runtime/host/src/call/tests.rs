@@ -12,7 +12,7 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use skysail_provider::{Call, Clusters as _, Code, Fence};
 
 use crate::{
-    CallMetrics, CallRecord, CallRecorder, Engine, Fault, Limits, Outcome, Release, Sandbox, SandboxOptions,
+    CallMetrics, CallOutcome, CallRecord, CallRecorder, Engine, Fault, Limits, Release, Sandbox, SandboxOptions,
     SandboxedProvider, describe,
     test_guest::{DENIED, GUEST, Guest, Master, component},
 };
@@ -36,8 +36,8 @@ async fn recorded_for(guest: &Guest, call: &Call) -> (Arc<CallRecord>, String) {
     let result = provider.master(call, "x").await;
     let record = records.recv().await.unwrap();
     let outcome = match result {
-        Ok(_) => Outcome::Ok,
-        Err(error) => Outcome::Failed { code: error.code, message: error.message },
+        Ok(_) => CallOutcome::Ok,
+        Err(error) => CallOutcome::Failed { code: error.code, message: error.message },
     };
     assert_eq!(record.outcome, outcome, "the record must contain the outcome of the caller");
     let mut text = String::new();
@@ -52,7 +52,7 @@ fn counted(metrics: &str, line: &str) -> bool {
 #[tokio::test]
 async fn an_error_that_the_guest_returns_is_the_outcome_of_its_call() {
     let (record, metrics) = recorded(&Guest { master: Master::Error(DENIED), ..GUEST }).await;
-    assert_eq!(record.outcome, Outcome::Failed { code: Code::Denied, message: "1".to_owned() });
+    assert_eq!(record.outcome, CallOutcome::Failed { code: Code::Denied, message: "1".to_owned() });
     let line = r#"skysail_provider_calls_total{provider="cloud",function="clusters.master",outcome="Denied"} 1"#;
     assert!(counted(&metrics, line), "{metrics}");
     assert!(
@@ -91,7 +91,7 @@ async fn a_process_that_is_not_the_leader_does_not_call_the_guest() {
     let fence = Fence::until(|| Duration::ZERO, Duration::from_secs(1));
     fence.close();
     let (record, metrics) = recorded_for(&GUEST, &Call { fence, ..Call::default() }).await;
-    let Outcome::Failed { code: Code::NotLeading, .. } = record.outcome else { panic!("{record:?}") };
+    let CallOutcome::Failed { code: Code::NotLeading, .. } = record.outcome else { panic!("{record:?}") };
     assert_eq!(record.fuel, 0);
     assert!(!metrics.contains("skysail_provider_release_faults_total{"), "no release caused the failure: {metrics}");
 }
@@ -109,7 +109,7 @@ async fn a_result_after_the_lease_is_lost_is_discarded() {
 #[tokio::test]
 async fn a_good_answer_is_ok() {
     let (record, metrics) = recorded(&GUEST).await;
-    assert_eq!(record.outcome, Outcome::Ok);
+    assert_eq!(record.outcome, CallOutcome::Ok);
     let line = r#"skysail_provider_calls_total{provider="cloud",function="clusters.master",outcome="Ok"} 1"#;
     assert!(counted(&metrics, line), "{metrics}");
 }

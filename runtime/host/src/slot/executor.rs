@@ -58,7 +58,7 @@ impl Executor for Hosted {
     type Error = SandboxError;
 
     async fn load(&self, load: Load<Active>) -> Loaded<Active> {
-        self.loader.load(load).await
+        skysail_slot::load(&self.loader, load).await
     }
 
     async fn judge(&self, judge: Judge<Active>) -> Result<Box<Proposal<Active>>, SandboxError> {

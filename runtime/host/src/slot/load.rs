@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use skysail_provider::{Info, Interface, text::with_causes};
-use skysail_slot::{Component, Fault, Load, Loaded, Release as _, Reload, is_same_identity};
+use skysail_slot::{Component, ComponentLoader, Fault, Release as _, is_same_identity};
 use tokio::sync::mpsc;
 
 use super::{
-    Active, CandidateStatus, Event, Living, Memory, Reason, Refusal, Settings, ShadowStatus, SlotOptions, SlotServices,
-    Stage, shadow::shadow,
+    Active, CandidateStatus, Event, Living, QuestionLog, Refusal, RefusalReason, Settings, ShadowStatus, SlotOptions,
+    SlotServices, Stage, shadow::shadow,
 };
 use crate::{
     Problem, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, Severity,
@@ -28,42 +28,36 @@ const PROBLEMS_SHOWN_MAX: usize = 5;
 pub(super) struct Loader {
     pub(super) name: Arc<str>,
     pub(super) services: SlotServices,
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<QuestionLog>,
     pub(super) living: Arc<Living>,
     /// For the stages that are reached.
     pub(super) events: mpsc::WeakSender<Event>,
 }
 
-impl Loader {
-    pub(super) async fn load(&self, load: Load<Active>) -> Loaded<Active> {
-        let Load { number, component, settings, wanted, active } = &load;
-        let attempt = |settings| Attempt::new(self, *number, settings, active.as_deref(), component);
-        let mut refused = None;
-        if let Some(wanted) = wanted {
-            // The active release has another cloud-config, so that the answers may differ.
-            match attempt(wanted).run(Compared::No).await {
-                Ok(release) => return Loaded { result: Ok(release), shadow: None, wanted: None },
-                Err(refusal) => refused = Some(refusal),
-            }
-        }
-        let mut attempt = attempt(settings);
-        let result = attempt.run(Compared::Yes).await;
-        Loaded { result, shadow: attempt.shadow, wanted: refused }
-    }
-}
-
-impl Reload for Loader {
+impl ComponentLoader for Loader {
     type Release = Active;
     type Error = SandboxError;
 
-    async fn reload(
+    async fn attempt(
         &self,
         number: u64,
         component: &Component,
         settings: &Settings,
-        active: &Active,
+        active: Option<&Active>,
     ) -> Result<Arc<Active>, Refusal> {
-        Attempt::new(self, number, settings, Some(active), component).run(Compared::No).await
+        Attempt::new(self, number, settings, active, component).run(Compared::No).await
+    }
+
+    async fn attempt_compared(
+        &self,
+        number: u64,
+        component: &Component,
+        settings: &Settings,
+        active: Option<&Active>,
+    ) -> (Result<Arc<Active>, Refusal>, Option<ShadowStatus>) {
+        let mut attempt = Attempt::new(self, number, settings, active, component);
+        let result = attempt.run(Compared::Yes).await;
+        (result, attempt.shadow)
     }
 
     /// Needs neither memory nor CPU time.
@@ -96,7 +90,6 @@ impl Reload for Loader {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compared {
     Yes,
-    /// New settings do not wait for a comparison.
     No,
 }
 
@@ -166,7 +159,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn refuse(&self, reason: Reason, fault: Fault, text: &str) -> Refusal {
+    fn refuse(&self, reason: RefusalReason, fault: Fault, text: &str) -> Refusal {
         let CandidateStatus { digest, origin, stage } = self.candidate.clone();
         let reason_text = format!("{origin}: {text}");
         let (code, lasting) = (reason.category(), fault.is_lasting());
@@ -174,7 +167,13 @@ impl<'a> Attempt<'a> {
     }
 
     /// A function of `identity` did not answer; `must` says what the release has to do.
-    fn unanswered(&self, reason: Reason, function: &str, Failed { error, fault }: &Failed, must: &str) -> Refusal {
+    fn unanswered(
+        &self,
+        reason: RefusalReason,
+        function: &str,
+        Failed { error, fault }: &Failed,
+        must: &str,
+    ) -> Refusal {
         let (code, fault) = (error.code.category(), fault.unwrap_or(Fault::Machine));
         let remedy = if fault.is_lasting() { must } else { "the release is not to blame, and is tried again" };
         self.refuse(reason, fault, &format!("its identity.{function} failed ({code}: {error}): {remedy}"))
@@ -212,15 +211,15 @@ impl<'a> Attempt<'a> {
         }
         compiled.map_err(|error| {
             let reason = match &error {
-                CompileError::NotAdmitted { refusals } => Reason::Admission(
+                CompileError::NotAdmitted { refusals } => RefusalReason::Admission(
                     refusals.first().map_or(RefusalCode::Malformed, |refusal| refusal.code).category(),
                 ),
-                CompileError::Limit { .. } if error.is_of_the_component() => Reason::CompileLimit,
+                CompileError::Limit { .. } if error.is_of_the_component() => RefusalReason::CompileLimit,
                 CompileError::Refused { .. } | CompileError::TooDeep | CompileError::Crashed { .. } => {
-                    Reason::CompileFailed
+                    RefusalReason::CompileFailed
                 }
                 CompileError::Limit { .. } | CompileError::Jail { .. } | CompileError::OtherBuild { .. } => {
-                    Reason::CompileUnavailable
+                    RefusalReason::CompileUnavailable
                 }
             };
             self.refuse(reason, fault::of_compilation(&error), &with_causes(&error))
@@ -234,9 +233,11 @@ impl<'a> Attempt<'a> {
         let linked = tokio::task::spawn_blocking(move || Release::new(&sandbox, &component, &digest)).await;
         match linked {
             Ok(Ok(release)) => Ok(release),
-            Ok(Err(error)) => Err(self.refuse(Reason::LinkFailed, fault::of_linking(&error), &with_causes(&error))),
+            Ok(Err(error)) => {
+                Err(self.refuse(RefusalReason::LinkFailed, fault::of_linking(&error), &with_causes(&error)))
+            }
             // Linking panicked, which the component may have caused, or the process ends.
-            Err(error) => Err(self.refuse(Reason::LinkFailed, Fault::Release, &with_causes(&error))),
+            Err(error) => Err(self.refuse(RefusalReason::LinkFailed, Fault::Release, &with_causes(&error))),
         }
     }
 
@@ -245,14 +246,14 @@ impl<'a> Attempt<'a> {
         let info = try_describe(sandbox, release).await.map_err(|failed| {
             let must =
                 "describe is called once before a release serves and must answer the same each time, without a request";
-            self.unanswered(Reason::DescribeFailed, "describe", &failed, must)
+            self.unanswered(RefusalReason::DescribeFailed, "describe", &failed, must)
         })?;
         let interfaces = options.used(release);
         let has_machines = interfaces.contains(&Interface::Instances);
         if has_machines && info.provider_id_schemes.is_empty() && !options.claims_prefixes {
             let text = "it exports instances and describes no provider-id-schemes: name the scheme of its provider IDs in identity.describe; for provider IDs \
                         without a scheme, list their prefixes in spec.providerIdPrefixes of the provider";
-            return Err(self.refuse(Reason::NoProviderIdScheme, Fault::Release, text));
+            return Err(self.refuse(RefusalReason::NoProviderIdScheme, Fault::Release, text));
         }
         if let Some(active) = self.active {
             self.compare(active, &info, &interfaces)?;
@@ -273,7 +274,7 @@ impl<'a> Attempt<'a> {
                 lost.join(", "),
                 active.info.version
             );
-            return Err(self.refuse(Reason::InterfaceLost, Fault::Release, &text));
+            return Err(self.refuse(RefusalReason::InterfaceLost, Fault::Release, &text));
         }
         if !is_same_identity(&active.info, info) && !options.allow_identity_change {
             let text = format!(
@@ -281,7 +282,7 @@ impl<'a> Attempt<'a> {
                  would no longer be known as this provider's; keep name and schemes, or set allowIdentityChange for this provider",
                 info.name, info.provider_id_schemes, active.info.name, active.info.provider_id_schemes
             );
-            return Err(self.refuse(Reason::IdentityChanged, Fault::Release, &text));
+            return Err(self.refuse(RefusalReason::IdentityChanged, Fault::Release, &text));
         }
         Ok(())
     }
@@ -290,7 +291,7 @@ impl<'a> Attempt<'a> {
         let sandbox = &self.settings.sandbox;
         let problems = try_check_config(sandbox, release, sandbox.config()).await.map_err(|failed| {
             let must = "it must answer for every text, with a list of problems";
-            self.unanswered(Reason::CheckConfigFailed, "check-config", &failed, must)
+            self.unanswered(RefusalReason::CheckConfigFailed, "check-config", &failed, must)
         })?;
         let (fatal, warnings): (Vec<_>, Vec<_>) =
             problems.iter().partition(|problem| problem.severity == Severity::Fatal);
@@ -302,14 +303,14 @@ impl<'a> Attempt<'a> {
         }
         let shown: Vec<_> = fatal.iter().take(PROBLEMS_SHOWN_MAX).map(|problem| shown(problem)).collect();
         let text = format!("it refuses the cloud-config: {}; correct the cloud-config", shown.join("; "));
-        Err(self.refuse(Reason::ConfigRefused, Fault::Operator, &text))
+        Err(self.refuse(RefusalReason::ConfigRefused, Fault::Operator, &text))
     }
 
     async fn check_origins(&self, release: &Release) -> Result<(), Refusal> {
         let Settings { options, sandbox } = self.settings;
         let origins = try_origins(sandbox, release, sandbox.config()).await.map_err(|failed| {
             let must = "it must name at most 64 origins for every text that check-config accepts, without a request";
-            self.unanswered(Reason::OriginsFailed, "origins", &failed, must)
+            self.unanswered(RefusalReason::OriginsFailed, "origins", &failed, must)
         })?;
         if options.allow_unmet_egress {
             return Ok(());
@@ -318,7 +319,7 @@ impl<'a> Attempt<'a> {
         let serves_with_it =
             |active: &Active| self.is_active() && active.provider.sandbox().config() == sandbox.config();
         if !self.active.is_some_and(serves_with_it) {
-            return Err(self.refuse(Reason::EgressNotAllowed, Fault::Operator, &unmet));
+            return Err(self.refuse(RefusalReason::EgressNotAllowed, Fault::Operator, &unmet));
         }
         // Egress rules that the operator removes do not stop the active release.
         tracing::warn!(

@@ -26,7 +26,7 @@ use skysail_provider::{
     Call, Code, Detail, Error, Instance, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, NodeSet,
     OwnedLoadBalancer, Route, Service, text::one_line,
 };
-use skysail_slot::{Fault, OnDifference, Reason, ShadowOptions, ShadowStatus};
+use skysail_slot::{Fault, OnDifference, RefusalReason, ShadowOptions, ShadowStatus};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout_at},
@@ -51,7 +51,7 @@ const ANSWER_BYTES_MAX: usize = 300;
 
 /// What the controllers asked lately; kept only where the settings have a shadow phase.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Option<Kept>>);
+pub(super) struct QuestionLog(Mutex<Option<Kept>>);
 
 #[derive(Default)]
 struct Kept {
@@ -80,7 +80,7 @@ enum About {
 
 // === impl Memory ===
 
-impl Memory {
+impl QuestionLog {
     /// Whether anything is kept from now on.
     pub(super) fn keeps(&self, keeps: bool) {
         let mut kept = self.kept();
@@ -264,11 +264,11 @@ enum Comparison {
 /// Asks both releases what the controllers asked lately. Returns the report, and why the release
 /// may not serve, if it may not.
 pub(super) async fn shadow(
-    memory: &Memory,
+    memory: &QuestionLog,
     options: ShadowOptions,
     active: &SandboxedProvider,
     candidate: &SandboxedProvider,
-) -> (ShadowStatus, Result<(), (Reason, String)>) {
+) -> (ShadowStatus, Result<(), (RefusalReason, String)>) {
     let mut report = ShadowStatus { digest: candidate.release().digest().to_owned(), ..ShadowStatus::default() };
     let (before, now) = (active.compared(), candidate.compared());
     let end = Instant::now() + TIME_MAX;
@@ -300,14 +300,14 @@ pub(super) async fn shadow(
     let ShadowStatus { asked, differing, differences, .. } = &report;
     let judged = match broken {
         Some(text) => Err((
-            Reason::ShadowBroken,
+            RefusalReason::ShadowBroken,
             format!(
                 "it failed a call that the active release answered: {text}; offer a corrected release, or leave rollout.shadow \
                  out"
             ),
         )),
         None if *differing > 0 && options.on_difference == OnDifference::Refuse => Err((
-            Reason::ShadowDiffers,
+            RefusalReason::ShadowDiffers,
             format!(
                 "of {asked} questions it answered {differing} otherwise than the release that serves: {}; offer a release that agrees, or set \
                  rollout.shadow.onDifference to Report",

@@ -15,7 +15,7 @@ use x509_parser::{
     prelude::{AttributeTypeAndValue, FromDer as _},
 };
 
-use super::{Peer, Refused, User};
+use super::{InvalidCredential, Peer, User};
 
 /// A certificate authority of clients.
 #[derive(Clone)]
@@ -54,8 +54,8 @@ impl Ca {
 }
 
 /// The user of a certificate that this CA signed.
-pub(super) fn authenticate(ca: &Ca, peer: &Peer) -> Result<Option<User>, Refused> {
-    let subject = ca.verify(peer).map_err(Refused::Certificate)?;
+pub(super) fn authenticate(ca: &Ca, peer: &Peer) -> Result<Option<User>, InvalidCredential> {
+    let subject = ca.verify(peer).map_err(InvalidCredential::Certificate)?;
     let named = subject.filter(|subject| !subject.common_name.is_empty());
     Ok(named.map(|subject| User { name: subject.common_name, groups: subject.organizations, ..User::default() }))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 
-use super::{Peer, Refused, User, certificate::Ca};
+use super::{InvalidCredential, Peer, User, certificate::Ca};
 
 /// The front proxy's CA, and the headers that it uses.
 #[derive(Clone, Debug)]
@@ -21,11 +21,13 @@ pub(crate) struct FrontProxy {
 }
 
 impl FrontProxy {
-    pub(super) fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<User>, Refused> {
-        let Some(subject) = self.ca.verify(peer).map_err(Refused::RequestHeader)? else { return Ok(None) };
+    pub(super) fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<User>, InvalidCredential> {
+        let Some(subject) = self.ca.verify(peer).map_err(InvalidCredential::RequestHeader)? else { return Ok(None) };
         let name = subject.common_name;
         if !self.allowed_names.is_empty() && !self.allowed_names.contains(&name) {
-            return Err(Refused::RequestHeader(format!("its certificate's name {name:?} is not an allowed name")));
+            return Err(InvalidCredential::RequestHeader(format!(
+                "its certificate's name {name:?} is not an allowed name"
+            )));
         }
         let first = |names| values(headers, names).find(|value| !value.is_empty());
         let Some(name) = first(&self.username_headers) else { return Ok(None) };

@@ -8,7 +8,7 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use kube::{Api, Client, api::PostParams};
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::{Refused, User};
+use super::{InvalidCredential, User};
 use crate::{
     cache::Cache,
     limits::{REVIEW_TIMEOUT, REVIEWS_AT_ONCE, TOKENS_KEPT_MAX},
@@ -35,7 +35,7 @@ impl Tokens {
     }
 
     /// The user of the token; `None` if the request has no token.
-    pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<User>, Refused> {
+    pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<User>, InvalidCredential> {
         let Some(token) = headers.get(AUTHORIZATION).and_then(|value| bearer(value.to_str().ok()?)) else {
             return Ok(None);
         };
@@ -48,16 +48,18 @@ impl Tokens {
                 user
             }
         };
-        user.map(Some).ok_or(Refused::Token)
+        user.map(Some).ok_or(InvalidCredential::Token)
     }
 
-    async fn review(&self, token: &str) -> Result<Option<User>, Refused> {
+    async fn review(&self, token: &str) -> Result<Option<User>, InvalidCredential> {
         let _permit = self.at_once.acquire().await;
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let question = TokenReview { metadata: Default::default(), spec, status: None };
         let params = PostParams::default();
         let asked = timeout(REVIEW_TIMEOUT, self.reviews.create(&params, &question)).await;
-        let answer = asked.map_err(|_| Refused::ReviewTimeout)?.map_err(|error| Refused::Review(Box::new(error)))?;
+        let answer = asked
+            .map_err(|_| InvalidCredential::ReviewTimeout)?
+            .map_err(|error| InvalidCredential::Review(Box::new(error)))?;
         let status = answer.status.unwrap_or_default();
         Ok(status.authenticated.unwrap_or_default().then(|| user(status.user.unwrap_or_default())))
     }

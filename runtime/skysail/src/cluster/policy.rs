@@ -29,7 +29,7 @@ use kube::{
     Config,
     client::{Body, ConfigExt as _},
 };
-use skysail_controllers::{Answer, CONNECTION_IDLE, Deadlines};
+use skysail_controllers::{ApiResponse, CONNECTION_IDLE, Deadlines};
 use tokio::{task::spawn_blocking, time::timeout};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _, util::BoxService};
 
@@ -41,7 +41,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const EXEC_PLUGIN: Duration = Duration::from_mins(2);
 
 /// The HTTP service that sends the requests of a client.
-pub(super) type Transport = BoxService<Request<Body>, Answer, BoxError>;
+pub(super) type Transport = BoxService<Request<Body>, ApiResponse, BoxError>;
 
 /// The transport to the API server of this configuration.
 ///

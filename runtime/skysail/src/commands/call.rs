@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use skysail_host::slot::{Offer, Reason as RefusalReason, Refusal, Slot, SlotOptions, SlotServices};
+use skysail_host::slot::{Offer, Refusal, RefusalReason, Slot, SlotOptions, SlotServices};
 use skysail_provider::{Call, Error, EventSink, ProviderEvent};
 
 use self::{cost::Cost, functions::Function};

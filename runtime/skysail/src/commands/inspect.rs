@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use skysail_host::{
     CallMetrics, CallRecorder, Engine, Limits, Sandbox, SandboxOptions,
-    admission::{Inspection, Interface, Refusal, RefusalCode},
+    admission::{AdmissionRefusal, Inspection, Interface, RefusalCode},
     jail::CompileCost,
 };
 
@@ -78,7 +78,7 @@ fn too_large(origin: String, size: u64, bytes_max: u64) -> Inspection {
         exports: Vec::new(),
         wasi: Vec::new(),
         producers: Vec::new(),
-        refusals: vec![Refusal { code: RefusalCode::TooLarge, sentence }],
+        refusals: vec![AdmissionRefusal { code: RefusalCode::TooLarge, sentence }],
     }
 }
 

@@ -40,7 +40,7 @@ use crate::{
     args::{ProviderArgs, RunArgs},
     cluster::Cluster,
     exit::{MarkExt as _, Reason},
-    leadership::{self, Elections, Leadership, Share},
+    leadership::{self, Elections, Leadership, LeaseControllers},
     provider_file::{self, Claims, ProviderFile},
     providers::{self, Fleet, Surroundings},
     signals::{OF_A_SERVICE, Signals},
@@ -180,7 +180,7 @@ async fn prepare(
     };
 
     let (claims, claimed) = watch::channel(Providers::default());
-    let statuses = ProviderStatuses::new(follow.standings());
+    let statuses = ProviderStatuses::new(follow.provider_states());
     let served = serving::Served {
         health: &health,
         client_metrics: &client_metrics,
@@ -289,7 +289,7 @@ async fn stop_on_signal(mut signals: Signals, stop: CancellationToken) -> anyhow
 struct Manage {
     clients: Clients,
     settings: ControllerSettings,
-    shares: Vec<Share>,
+    shares: Vec<LeaseControllers>,
     metrics: ControllerMetrics,
     health: Health,
     /// Sends the providers and their claims to the controllers and the webhooks.
@@ -357,7 +357,7 @@ impl Manage {
     }
 
     fn serve_readiness(&self, fleet: &Fleet, follow: &Follow) {
-        self.health.serve(fleet.served.values(), &follow.standings(), follow.left_out());
+        self.health.serve(fleet.served.values(), &follow.provider_states(), follow.left_out());
     }
 
     /// Writes the status of the `Provider`s while this process is the leader: with several Leases,
@@ -380,7 +380,7 @@ impl Manage {
     }
 
     /// Runs a share of the controllers after this process has acquired their Lease.
-    async fn lead(&self, share: &Share) -> anyhow::Result<Ending> {
+    async fn lead(&self, share: &LeaseControllers) -> anyhow::Result<Ending> {
         let mut leads = share.fence.clone();
         let fence = match self.stop.run_until_cancelled(leads.wait_for(Option::is_some)).await {
             Some(Ok(fence)) => (*fence).clone(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Canary, Probation, Serving, State, Work};
 use crate::{
-    ActiveStatus, CanaryStatus, CandidateStatus, Effect, Outcome, Place, ProbationStatus, Release, Routing, Settings,
-    Share, SlotStatus, Watch,
+    ActiveStatus, CanaryStatus, CandidateStatus, Effect, ProbationStatus, Release, Routing, Settings, SettingsOutcome,
+    Share, SlotStatus, TrialPlace, Watch,
 };
 
 /// What [`State::follow`] compares.
@@ -51,7 +51,7 @@ impl<R: Release> State<R> {
             effects.extend(gone.into_iter().map(Effect::Drain));
         }
         for (place, (before, after)) in
-            [Place::Canary, Place::Probation].into_iter().zip(before.trials.into_iter().zip(after.trials))
+            [TrialPlace::Canary, TrialPlace::Probation].into_iter().zip(before.trials.into_iter().zip(after.trials))
         {
             if before != after {
                 effects.push(Effect::Watch(place, self.watch(place)));
@@ -73,23 +73,23 @@ impl<R: Release> State<R> {
         });
         let prepared = match &self.work {
             Work::Prepared { proposal, .. } => {
-                matches!(proposal.outcome, Outcome::Serves(_) | Outcome::KeepsConfig(..))
+                matches!(proposal.outcome, SettingsOutcome::Serves(_) | SettingsOutcome::KeepsConfig(..))
             }
             _ => false,
         };
         serving + u64::from(prepared)
     }
 
-    fn watch(&self, place: Place) -> Option<Watch<R>> {
+    fn watch(&self, place: TrialPlace) -> Option<Watch<R>> {
         let serving = self.serving.as_ref()?;
         let predecessor = Arc::clone(serving.last_passed());
         Some(match place {
-            Place::Canary => {
+            TrialPlace::Canary => {
                 let Canary { number, release, options } = serving.canary.as_ref()?;
                 let beside = Arc::ptr_eq(&predecessor, &serving.active);
                 Watch { number: *number, release: Arc::clone(release), predecessor, options: options.watched, beside }
             }
-            Place::Probation => {
+            TrialPlace::Probation => {
                 let Probation { number, watched, .. } = serving.probation.as_ref()?;
                 let release = Arc::clone(&serving.active);
                 Watch { number: *number, release, predecessor, options: *watched, beside: false }

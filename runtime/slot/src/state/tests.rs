@@ -16,11 +16,11 @@ use skysail_provider::{Info, Interface, NODES_PER_PAGE};
 use tokio::sync::oneshot;
 
 use super::{
-    CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome, ProbationOptions,
-    Proposal, Refusal, Report, Request, SourceFailure, Stage, State, Told, Wanted, Work,
+    CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, ProbationOptions, Proposal,
+    Refusal, Report, Request, SettingsOutcome, SourceFailure, Stage, State, Told, Wanted, Work,
 };
 use crate::{
-    Breach, CallHistory, Drain, Offer, OnDifference, Place, RolloutOptions, Routing, ShadowOptions, SlotStatus,
+    Breach, CallHistory, Drain, Offer, OnDifference, RolloutOptions, Routing, ShadowOptions, SlotStatus, TrialPlace,
 };
 
 /// Components that a sequence knows; the last one has another name than the others.
@@ -260,24 +260,25 @@ impl World {
                     return self.step(Event::Abandoned { number });
                 }
                 let (settings, outcome) = match (active, newest, how % 5) {
-                    (None, ..) => (settings, Outcome::Empty),
+                    (None, ..) => (settings, SettingsOutcome::Empty),
                     (Some(active), _, 1) => {
-                        let outcome = Outcome::Serves(self.release(&active.component, &settings));
+                        let outcome = SettingsOutcome::Serves(self.release(&active.component, &settings));
                         (settings, outcome)
                     }
                     (Some(_), Some(newest), 2) => {
-                        let outcome = Outcome::Serves(self.release(&newest, &settings));
+                        let outcome = SettingsOutcome::Serves(self.release(&newest, &settings));
                         (settings, outcome)
                     }
                     (Some(active), _, 3) => {
                         let refusal = refusal(&active.component, true);
                         let kept = settings.again();
                         let release = self.release(&active.component, &kept);
-                        (kept, Outcome::KeepsConfig(release, Wanted { settings, refusal }))
+                        (kept, SettingsOutcome::KeepsConfig(release, Wanted { settings, refusal }))
                     }
-                    (Some(active), ..) => {
-                        (settings, Outcome::Stops(active.component.clone(), refusal(&active.component, how & 8 == 8)))
-                    }
+                    (Some(active), ..) => (
+                        settings,
+                        SettingsOutcome::Stops(active.component.clone(), refusal(&active.component, how & 8 == 8)),
+                    ),
                 };
                 let proposal = Box::new(Proposal { settings, earlier, outcome });
                 self.step(Event::Judged { number, proposal, proposer: () });
@@ -365,9 +366,9 @@ impl World {
                     if let Some(watch) = &watch {
                         let serves = self.routing.active.as_ref().is_some_and(|a| Arc::ptr_eq(a, &watch.predecessor));
                         assert_eq!(watch.beside, serves, "the predecessor is watched while it serves");
-                        assert!(place == Place::Canary || !serves);
+                        assert!(place == TrialPlace::Canary || !serves);
                     }
-                    self.trials[usize::from(place == Place::Probation)] = watch.map(|watch| watch.number);
+                    self.trials[usize::from(place == TrialPlace::Probation)] = watch.map(|watch| watch.number);
                 }
                 Effect::Report(Report::RolledBack(refusal)) => drop(self.rolled_back.insert(refusal.digest)),
                 Effect::Report(Report::Passed(release)) => passes = Some(release.component.digest.to_string()),

@@ -11,7 +11,7 @@ use http::{
 use http_auth::{ChallengeParser, ChallengeRef};
 use http_body_util::Full;
 use serde::Deserialize;
-use skysail_egress::transport::{Answer, LookUpError, TransportError, causes};
+use skysail_egress::transport::{LookUpError, StreamingResponse, TransportError, causes};
 use tokio::time::timeout;
 use url::Url;
 
@@ -85,7 +85,7 @@ impl<'a> Question<'a> {
 /// An answer and its URL.
 pub(super) struct Response {
     pub(super) url: Url,
-    answer: Answer,
+    answer: StreamingResponse,
 }
 
 impl Response {

@@ -10,7 +10,7 @@ use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use skysail_egress::{
     SystemResolver,
-    policy::Refusal,
+    policy::EgressRefusal,
     transport::{self, Client, TransportOptions},
 };
 use url::Url;
@@ -117,7 +117,7 @@ impl Registry {
             // The address of a host that the registry named is checked at the look-up.
             judge: Arc::new(move |name: &str, address: IpAddr| match named.contains(name) {
                 true => Ok(address),
-                false => judge(address).map(|()| address).map_err(Refusal),
+                false => judge(address).map(|()| address).map_err(EgressRefusal),
             }),
             headers_max: HEADERS_MAX,
             idle_max: 1,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use skysail_host::{Limits, Outcome};
+use skysail_host::{CallOutcome, Limits};
 use skysail_provider::{Call, Clusters as _, Code, Limit, LimitHit};
 use tokio::{sync::Notify, task::JoinSet, time::timeout};
 
@@ -65,8 +65,8 @@ async fn a_call_that_waits_for_a_place_gets_one_when_another_ends() {
     let answer = timeout(LONG, waits.join_next()).await.unwrap().unwrap().unwrap();
     assert_eq!(answer, Ok("good".to_owned()));
     let (cancelled, good) = (attacked.record().await, attacked.record().await);
-    assert_eq!(cancelled.outcome, Outcome::Cancelled);
-    assert_eq!(good.outcome, Outcome::Ok);
+    assert_eq!(cancelled.outcome, CallOutcome::Cancelled);
+    assert_eq!(good.outcome, CallOutcome::Ok);
     // A call that finds a place waits for microseconds.
     assert!(good.waited >= WAIT / 5 && good.wall >= good.waited, "{:?}", good.waited);
     attacked.comes_back().await;
@@ -81,7 +81,7 @@ async fn a_dropped_call_is_cancelled_and_frees_its_resources() {
     // Within this time the guest begins to compute, also on a busy machine.
     assert!(timeout(WAIT, spin).await.is_err());
     let record = attacked.record().await;
-    assert_eq!(record.outcome, Outcome::Cancelled);
+    assert_eq!(record.outcome, CallOutcome::Cancelled);
     assert!(record.fuel > 0 && !record.guest.is_zero(), "{record:?}");
     assert_eq!(record.limits_hit, Vec::<LimitHit>::new());
     attacked.comes_back().await;

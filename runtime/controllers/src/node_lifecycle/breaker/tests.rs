@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Breaker, Fleet, Limits, Missing};
+use super::{Breaker, BreakerLimits, Fleet, Missing};
 use crate::node_lifecycle::Moment;
 use rstest::rstest;
 
-const LIMITS: Limits = Limits { percent_max: 34, window: Duration::from_hours(6) };
+const LIMITS: BreakerLimits = BreakerLimits { percent_max: 34, window: Duration::from_hours(6) };
 const MINUTE: Duration = Duration::from_mins(1);
 const START: Moment = Duration::from_mins(2);
 
@@ -78,7 +78,7 @@ fn without_a_missing_machine_the_breaker_stays_closed() {
 fn a_hundred_percent_never_stops() {
     let now = START;
     for percent_max in [100, 255] {
-        let limits = Limits { percent_max, ..LIMITS };
+        let limits = BreakerLimits { percent_max, ..LIMITS };
         let judgement = Breaker::default().judge(limits, &fleet(9), &missing(9, now), now);
         assert!(!judgement.is_open() && judgement.may_go == [true; 9], "{judgement:?}");
     }

@@ -8,7 +8,7 @@ use skysail_provider::Service;
 use tokio::time::Instant;
 
 use super::{
-    super::plan::{Answers, Standing},
+    super::plan::{ObjectOwner, PlanAnswers},
     *,
 };
 use crate::{
@@ -27,11 +27,11 @@ fn observed() -> Observed {
     Observed {
         object: None,
         entry: None,
-        standing: Standing::Own,
+        object_owner: ObjectOwner::Own,
         provider: "fake".to_owned(),
         lane: 1,
         may_hold: vec![1, 2],
-        answers: Answers::default(),
+        answers: PlanAnswers::default(),
         shared: Nodes::default().shared(0),
         generation: 7,
         waits: Waits::default(),
@@ -53,13 +53,13 @@ fn plans() -> Vec<(&'static str, Plan)> {
     ]
 }
 
-fn outcomes() -> Vec<(&'static str, Outcome)> {
-    let failed = |code| Outcome::Failed { code, expected: code == Code::RetryAfter };
+fn outcomes() -> Vec<(&'static str, PlanOutcome)> {
+    let failed = |code| PlanOutcome::Failed { code, expected: code == Code::RetryAfter };
     vec![
-        ("begun", Outcome::Begun),
-        ("answered", Outcome::Ensured(LoadBalancerStatus::default())),
-        ("found", Outcome::Found),
-        ("done", Outcome::Done),
+        ("begun", PlanOutcome::Begun),
+        ("answered", PlanOutcome::Ensured(LoadBalancerStatus::default())),
+        ("found", PlanOutcome::Found),
+        ("done", PlanOutcome::Done),
         ("not found", failed(Code::NotFound)),
         ("elsewhere", failed(Code::ImplementedElsewhere)),
         ("internal", failed(Code::Internal)),
@@ -147,7 +147,7 @@ fn an_ensure_of_another_object_of_the_name_remembers_nothing_of_the_former_one()
     let serving = states().swap_remove(4).unwrap();
     let (_, ensure) = plans().swap_remove(0);
     let former = Entry::new("fake", service("two"), serving);
-    let entry = after(&ensure, Outcome::Begun, Some(former), &observed()).unwrap();
+    let entry = after(&ensure, PlanOutcome::Begun, Some(former), &observed()).unwrap();
     assert_eq!((entry.state, &*entry.service.uid), (State::Unsettled { before: None }, "one"));
 }
 
@@ -156,7 +156,7 @@ fn the_time_of_the_retry_is_remembered_while_an_earlier_load_balancer_serves() {
     let next = NextTry { at: Instant::now() + Duration::from_secs(60), until_change: true };
     let (_, ensure) = plans().swap_remove(0);
     let entry = Entry::new("fake", service("one"), states().swap_remove(3).unwrap());
-    let after = after(&ensure, Outcome::Waits(next), Some(entry), &observed()).unwrap();
+    let after = after(&ensure, PlanOutcome::Waits(next), Some(entry), &observed()).unwrap();
     let State::Unsettled { before: Some(before) } = after.state else { panic!("{after:?}") };
     assert_eq!(before.retry, Some(next));
 }

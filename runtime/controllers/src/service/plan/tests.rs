@@ -12,7 +12,7 @@ use rstest::rstest;
 use skysail_provider::{Ingress, LoadBalancerStatus};
 use tokio::time::Instant;
 
-use super::{Answers, Observed, Plan, Standing, plan};
+use super::{ObjectOwner, Observed, Plan, PlanAnswers, plan};
 use crate::{
     ledger::{Backends, Before, Entry, Serving, State, Written},
     nodes::Nodes,
@@ -65,15 +65,15 @@ fn planned(words: &str) -> String {
     shown(plan(&Observed {
         object: (!has("gone")).then(|| Arc::new(object)),
         entry,
-        standing: match () {
-            () if has("other-owner") => Standing::OtherProvider,
-            () if has("no-owner") || !has("lb") => Standing::NoOwner,
-            () => Standing::Own,
+        object_owner: match () {
+            () if has("other-owner") => ObjectOwner::OtherProvider,
+            () if has("no-owner") || !has("lb") => ObjectOwner::NoOwner,
+            () => ObjectOwner::Own,
         },
         provider: "fake".to_owned(),
         lane: 1,
         may_hold: if has("no-load-balancers") { vec![2] } else { vec![1, 2] },
-        answers: Answers {
+        answers: PlanAnswers {
             exists: has("exists").then_some(true).or(has("absent").then_some(false)),
             found: has("found").then_some(true).or(has("not-found").then_some(false)),
         },

@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::reply::{Refused, parse, reply};
+use super::reply::{ErrorResponse, parse, reply};
 use crate::cloud::{Knobs, SimCloud};
 
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<SimCloud>)> {
@@ -27,7 +27,7 @@ async fn knobs(Extract(cloud): Extract<SimCloud>) -> Response {
     reply(200, &cloud.knobs())
 }
 
-async fn put_knobs(Extract(cloud): Extract<SimCloud>, body: Bytes) -> Result<Response, Refused> {
+async fn put_knobs(Extract(cloud): Extract<SimCloud>, body: Bytes) -> Result<Response, ErrorResponse> {
     cloud.set_knobs(parse::<Knobs>(&body)?)?;
     Ok(reply(200, &cloud.knobs()))
 }

@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     list::{Facts, Query},
-    reply::{Refused, parse, reply},
+    reply::{ErrorResponse, parse, reply},
 };
 use crate::cloud::{
     SimCloud,
@@ -26,7 +26,7 @@ use crate::cloud::{
     state::{InstanceEntry, Made, ServerEntry, State},
 };
 
-type Reply = Result<Response, Refused>;
+type Reply = Result<Response, ErrorResponse>;
 type Pairs = UrlQuery<Vec<(String, String)>>;
 
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<SimCloud>)> {
@@ -115,7 +115,10 @@ async fn create<T: Resource>(Extract(cloud): Extract<SimCloud>, headers: HeaderM
     Ok(reply(201, &record))
 }
 
-async fn delete_instance(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Result<StatusCode, Refused> {
+async fn delete_instance(
+    Extract(cloud): Extract<SimCloud>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ErrorResponse> {
     cloud.delete_instance(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -128,17 +131,20 @@ async fn stop_instance(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>
     Ok(reply(200, &cloud.stop_instance(&id).await?))
 }
 
-async fn delete_route(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Result<StatusCode, Refused> {
+async fn delete_route(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Result<StatusCode, ErrorResponse> {
     cloud.state().delete_route(&id)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn delete_volume(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Result<StatusCode, Refused> {
+async fn delete_volume(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Result<StatusCode, ErrorResponse> {
     cloud.state().delete_volume(&id)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn delete_elastic_ip(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Result<StatusCode, Refused> {
+async fn delete_elastic_ip(
+    Extract(cloud): Extract<SimCloud>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ErrorResponse> {
     cloud.state().delete_elastic_ip(&id)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -146,7 +152,7 @@ async fn delete_elastic_ip(Extract(cloud): Extract<SimCloud>, Path(id): Path<Str
 async fn delete_virtual_server(
     Extract(cloud): Extract<SimCloud>,
     Path(id): Path<String>,
-) -> Result<StatusCode, Refused> {
+) -> Result<StatusCode, ErrorResponse> {
     cloud.delete_virtual_server(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -10,7 +10,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{Memory, SERVICES_MAX};
+use super::{QuestionLog, SERVICES_MAX};
 use crate::{
     Limits, SandboxOptions,
     credentials::Credentials,
@@ -175,7 +175,7 @@ fn service(number: usize) -> Service {
 
 #[test]
 fn the_last_services_are_remembered_and_one_that_is_deleted_is_not() {
-    let memory = Memory::default();
+    let memory = QuestionLog::default();
     memory.service(&Call::default(), "c", &service(0));
     assert_eq!(memory.questions().len(), 0, "no shadow run needs it");
     memory.keeps(true);

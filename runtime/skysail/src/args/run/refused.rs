@@ -5,7 +5,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// A flag of upstream that Skysail does not support.
-pub(super) struct Refused {
+pub(super) struct UnsupportedFlag {
     pub(super) name: &'static str,
     /// Values that are accepted, because Skysail behaves like that anyway.
     pub(super) taken: &'static [&'static str],
@@ -15,12 +15,12 @@ pub(super) struct Refused {
     pub(super) why: &'static str,
 }
 
-const fn flag(name: &'static str, taken: &'static [&'static str], why: &'static str) -> Refused {
-    Refused { name, taken, switch: false, why }
+const fn flag(name: &'static str, taken: &'static [&'static str], why: &'static str) -> UnsupportedFlag {
+    UnsupportedFlag { name, taken, switch: false, why }
 }
 
-const fn switch(name: &'static str, taken: &'static [&'static str], why: &'static str) -> Refused {
-    Refused { name, taken, switch: true, why }
+const fn switch(name: &'static str, taken: &'static [&'static str], why: &'static str) -> UnsupportedFlag {
+    UnsupportedFlag { name, taken, switch: true, why }
 }
 
 const OFF: &[&str] = &["false", "0", "f", "F", "FALSE", "False"];
@@ -29,7 +29,7 @@ const NO_SPLIT: &str =
     "each log line goes to standard error at once; leave this flag out and let the log collector split lines by level";
 
 /// All unsupported flags. `deploy/docs/flags.md` documents the same flags.
-pub(super) const FLAGS: &[Refused] = &[
+pub(super) const FLAGS: &[UnsupportedFlag] = &[
     flag(
         "cloud-provider",
         &["", "external"],
@@ -85,7 +85,7 @@ pub(super) const FLAGS: &[Refused] = &[
     flag("log-json-info-buffer-size", &["0"], NO_SPLIT),
 ];
 
-impl Refused {
+impl UnsupportedFlag {
     fn arg(&'static self) -> Arg {
         let arg = Arg::new(self.name).long(self.name).hide(true).action(ArgAction::Set).help(self.why);
         let arg = arg.value_parser(|text: &str| self.judge(text));
@@ -113,7 +113,7 @@ impl FromArgMatches for RefusedArgs {
 
 impl Args for RefusedArgs {
     fn augment_args(command: Command) -> Command {
-        command.args(FLAGS.iter().map(Refused::arg))
+        command.args(FLAGS.iter().map(UnsupportedFlag::arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

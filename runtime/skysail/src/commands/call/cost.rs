@@ -81,7 +81,7 @@ impl fmt::Display for Cost {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
-    use skysail_host::{CallRecord, HttpUse, Outcome};
+    use skysail_host::{CallOutcome, CallRecord, HttpUse};
     use tokio::sync::broadcast;
 
     use super::Cost;
@@ -93,7 +93,7 @@ mod tests {
             digest: "sha256:0".into(),
             function,
             object: None,
-            outcome: Outcome::Ok,
+            outcome: CallOutcome::Ok,
             fault: None,
             fuel,
             wall: 2 * time,

@@ -9,7 +9,7 @@ use std::{
 use skysail_controllers::Activity;
 use skysail_dev::cloud::Change;
 use skysail_host::{
-    CallRecord, Outcome,
+    CallOutcome, CallRecord,
     slot::{SlotStatus, Stage},
 };
 use tokio::{
@@ -104,7 +104,7 @@ pub(crate) async fn show(screen: Screen, mut feeds: Feeds) {
     loop {
         tokio::select! {
             call = feeds.calls.recv() => match call {
-                Ok(record) => screen.line(Source::Provider, record.outcome != Outcome::Ok, &call_text(&record)),
+                Ok(record) => screen.line(Source::Provider, record.outcome != CallOutcome::Ok, &call_text(&record)),
                 Err(error) => if ended(screen, &error) { return },
             },
             activity = feeds.activity.recv() => match activity {
@@ -211,9 +211,9 @@ fn call_text(record: &CallRecord) -> String {
         namespace => format!(" {namespace}/{}", object.name),
     });
     let outcome = match &record.outcome {
-        Outcome::Ok => "ok".to_owned(),
-        Outcome::Failed { code, message } => format!("{}: {message}", code.category()),
-        Outcome::Cancelled => "cancelled".to_owned(),
+        CallOutcome::Ok => "ok".to_owned(),
+        CallOutcome::Failed { code, message } => format!("{}: {message}", code.category()),
+        CallOutcome::Cancelled => "cancelled".to_owned(),
     };
     format!(
         "{}{object}  {outcome}  [{:.1} ms, {} k fuel, {} requests]",

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::resources::{Resources, Standing};
+use super::resources::{ProviderState, Resources};
 use crate::{
     provider_file::{self, Claims, Files, ProviderFile},
     providers::{Complaint, Fleet},
@@ -49,10 +49,10 @@ impl Follow {
     }
 
     /// The state of each provider and its changes.
-    pub(super) fn standings(&self) -> watch::Receiver<Vec<Standing>> {
+    pub(super) fn provider_states(&self) -> watch::Receiver<Vec<ProviderState>> {
         match self {
-            Self::File(file) => file.standings.subscribe(),
-            Self::Resources(resources) => resources.standings(),
+            Self::File(file) => file.provider_states.subscribe(),
+            Self::Resources(resources) => resources.provider_states(),
         }
     }
 
@@ -72,7 +72,7 @@ pub(crate) struct FollowFile {
     files: Files,
     /// The last logged reason, so that each reason is logged once.
     refused: Option<String>,
-    standings: watch::Sender<Vec<Standing>>,
+    provider_states: watch::Sender<Vec<ProviderState>>,
 }
 
 /// The result of one look at the provider file.
@@ -87,8 +87,8 @@ enum Look {
 impl FollowFile {
     /// From a file that the fleet has applied, and the files that it names.
     pub(crate) fn new(path: &Path, files: Files, fleet: &Fleet) -> Self {
-        let standings = watch::Sender::new(standings(fleet, None));
-        Self { path: path.to_owned(), files, refused: None, standings }
+        let provider_states = watch::Sender::new(provider_states(fleet, None));
+        Self { path: path.to_owned(), files, refused: None, provider_states }
     }
 
     pub(crate) async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Claims]) {
@@ -128,14 +128,14 @@ impl FollowFile {
         match applied {
             Ok(()) => {
                 self.refused = None;
-                self.standings.send_replace(standings(fleet, None));
+                self.provider_states.send_replace(provider_states(fleet, None));
                 Look::TakenUp
             }
             Err(error) => {
                 let reason = format!("{error:#}");
                 let message =
                     format!("the provider file is invalid, so its last valid version stays in force: {reason}");
-                self.standings.send_replace(standings(fleet, Some(&Complaint::Refused(message))));
+                self.provider_states.send_replace(provider_states(fleet, Some(&Complaint::Refused(message))));
                 Look::Refused(reason)
             }
         }
@@ -143,21 +143,22 @@ impl FollowFile {
 }
 
 /// The states of the providers. A file is refused as a whole, so each provider gets its complaint.
-fn standings(fleet: &Fleet, complaint: Option<&Complaint>) -> Vec<Standing> {
-    fleet.served.values().map(|served| Standing::of_file(served, complaint.cloned())).collect()
+fn provider_states(fleet: &Fleet, complaint: Option<&Complaint>) -> Vec<ProviderState> {
+    fleet.served.values().map(|served| ProviderState::of_file(served, complaint.cloned())).collect()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
 
     use prometheus_client::registry::Registry;
     use serde_json::{Value, json};
     use tempfile::TempDir;
+    use tokio::sync::watch;
 
     use super::{FollowFile, Look};
     use crate::{
-        commands::run::provider_statuses::ProviderStatuses,
+        commands::run::{provider_statuses::ProviderStatuses, resources::ProviderState},
         provider_file,
         providers::{Fleet, services},
     };
@@ -166,14 +167,15 @@ mod tests {
         "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n";
     const CREDENTIAL: &str = "  credentials: {api: {origins: [\"https://api.example.com\"], bearer: {file: token}}}\n";
 
-    struct World {
+    /// A provider file with one provider, whose component does not exist.
+    pub(in crate::commands::run) struct World {
         folder: TempDir,
         fleet: Fleet,
         follow: FollowFile,
     }
 
     impl World {
-        async fn new() -> Self {
+        pub(in crate::commands::run) async fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("providers.yaml");
             fs::write(&path, PROVIDER).unwrap();
@@ -182,6 +184,10 @@ mod tests {
             fleet.apply(file.providers).await.unwrap();
             let follow = FollowFile::new(&path, file.files, &fleet);
             Self { folder, fleet, follow }
+        }
+
+        pub(in crate::commands::run) fn provider_states(&self) -> watch::Receiver<Vec<ProviderState>> {
+            self.follow.provider_states.subscribe()
         }
 
         fn write(&self, name: &str, text: &str) {
@@ -230,7 +236,7 @@ mod tests {
     #[tokio::test]
     async fn each_provider_of_a_refused_file_is_degraded_until_the_file_is_valid() {
         let mut world = World::new().await;
-        let statuses = ProviderStatuses::new(world.follow.standings.subscribe());
+        let statuses = ProviderStatuses::new(world.provider_states());
         let degraded = || {
             let document = statuses.document();
             let conditions = document.pointer("/items/0/status/conditions").unwrap().as_array().unwrap().clone();
@@ -249,9 +255,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_board_is_a_list_of_providers_whose_conditions_keep_their_time() {
+    async fn the_document_is_a_list_of_providers_whose_conditions_keep_their_time() {
         let world = World::new().await;
-        let statuses = ProviderStatuses::new(world.follow.standings.subscribe());
+        let statuses = ProviderStatuses::new(world.provider_states());
         let at = |document: &Value, place: &str| document.pointer(place).cloned().unwrap_or_default();
         let before = statuses.document();
         assert_eq!(at(&before, "/kind"), "ProviderList");

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::resources::{Standing, until_something_changes};
+use super::resources::{ProviderState, until_something_changes};
 use crate::{
     custom_resource::ProviderStatus,
     provider_file::{API_VERSION, KIND},
@@ -26,13 +26,13 @@ const NOTICE: Duration = Duration::from_secs(30);
 /// share it.
 #[derive(Clone)]
 pub(super) struct ProviderStatuses {
-    standings: watch::Receiver<Vec<Standing>>,
+    provider_states: watch::Receiver<Vec<ProviderState>>,
     said: Arc<Mutex<BTreeMap<String, ProviderStatus>>>,
 }
 
 impl ProviderStatuses {
-    pub(super) fn new(standings: watch::Receiver<Vec<Standing>>) -> Self {
-        let statuses = Self { standings, said: Arc::default() };
+    pub(super) fn new(provider_states: watch::Receiver<Vec<ProviderState>>) -> Self {
+        let statuses = Self { provider_states, said: Arc::default() };
         statuses.notice();
         statuses
     }
@@ -41,13 +41,16 @@ impl ProviderStatuses {
     /// condition must not depend on when a client reads the endpoint.
     pub(super) async fn run(mut self) {
         loop {
-            let mut standings = self.standings.borrow_and_update().clone();
-            for standing in &mut standings {
-                standing.seen();
+            let mut provider_states = self.provider_states.borrow_and_update().clone();
+            for provider_state in &mut provider_states {
+                provider_state.seen();
             }
             self.notice();
             // The timeout is for a source whose task has ended: it must not delay a slot's changes.
-            drop(tokio::time::timeout(NOTICE, until_something_changes(&mut self.standings, &mut standings)).await);
+            drop(
+                tokio::time::timeout(NOTICE, until_something_changes(&mut self.provider_states, &mut provider_states))
+                    .await,
+            );
         }
     }
 
@@ -55,25 +58,25 @@ impl ProviderStatuses {
     pub(super) fn document(&self) -> Value {
         self.notice();
         let said = self.said();
-        let standings = self.standings.borrow();
-        let item = |standing: &Standing| {
-            let status = ProviderStatus { calls: standing.calls(), ..said.get(standing.name())?.clone() };
-            let metadata = json!({ "name": standing.name() });
+        let provider_states = self.provider_states.borrow();
+        let item = |provider_state: &ProviderState| {
+            let status = ProviderStatus { calls: provider_state.calls(), ..said.get(provider_state.name())?.clone() };
+            let metadata = json!({ "name": provider_state.name() });
             Some(json!({ "apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": status }))
         };
-        let items: Vec<Value> = standings.iter().filter_map(item).collect();
+        let items: Vec<Value> = provider_states.iter().filter_map(item).collect();
         json!({ "apiVersion": API_VERSION, "kind": format!("{KIND}List"), "metadata": {}, "items": items })
     }
 
     fn notice(&self) {
         let mut said = self.said();
-        let standings = self.standings.borrow();
+        let provider_states = self.provider_states.borrow();
         let now = Timestamp::now();
-        let status = |standing: &Standing| {
-            let before = said.get(standing.name()).cloned().unwrap_or_default();
-            (standing.name().to_owned(), standing.status(&before, now))
+        let status = |provider_state: &ProviderState| {
+            let before = said.get(provider_state.name()).cloned().unwrap_or_default();
+            (provider_state.name().to_owned(), provider_state.status(&before, now))
         };
-        let after = standings.iter().map(status).collect();
+        let after = provider_states.iter().map(status).collect();
         *said = after;
     }
 
@@ -84,44 +87,30 @@ impl ProviderStatuses {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::Duration};
+    use std::time::Duration;
 
-    use prometheus_client::registry::Registry;
     use tokio::{
         task::JoinSet,
         time::{interval, timeout},
     };
 
     use super::ProviderStatuses;
-    use crate::{
-        commands::run::follow::{Follow, FollowFile},
-        provider_file,
-        providers::{Fleet, services},
-    };
-
-    const PROVIDER: &str =
-        "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n";
+    use crate::commands::run::follow::tests::World;
 
     /// The transition time of a condition must not depend on when a client reads the endpoint.
     #[tokio::test]
     async fn a_change_is_recorded_without_a_request() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("providers.yaml");
-        fs::write(&path, PROVIDER).unwrap();
-        let file = provider_file::load(&path).unwrap();
-        let mut fleet = Fleet::new(services(&mut Registry::default()).unwrap());
-        fleet.apply(file.providers).await.unwrap();
-        let follow = Follow::File(FollowFile::new(&path, file.files, &fleet));
-        let statuses = ProviderStatuses::new(follow.standings());
-        let mut noticing = JoinSet::new();
-        noticing.spawn(statuses.clone().run());
-        let noticed = async {
+        let world = World::new().await;
+        let statuses = ProviderStatuses::new(world.provider_states());
+        let mut recording = JoinSet::new();
+        recording.spawn(statuses.clone().run());
+        let recorded = async {
             let mut look = interval(Duration::from_millis(20));
             while statuses.said().get("sim").is_none_or(|said| said.source_failure.is_none()) {
                 look.tick().await;
             }
         };
-        timeout(Duration::from_secs(60), noticed).await.unwrap();
+        timeout(Duration::from_secs(60), recorded).await.unwrap();
         assert_eq!(statuses.said()["sim"].source_failure.as_ref().unwrap().code, "SourceMissing");
     }
 }

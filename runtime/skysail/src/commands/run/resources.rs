@@ -3,8 +3,8 @@
 //!
 //! # Flow
 //! A watch of the API → [`Resources::look`] reads every object and the Secrets that it names → the
-//! fleet applies the valid objects → a [`Standing`] for each object holds its state → [`report`]
-//! writes that state into the object's status and emits Events, in the leader.
+//! fleet applies the valid objects → a [`ProviderState`] for each object holds its state →
+//! [`report`] writes that state into the object's status and emits Events, in the leader.
 //!
 //! Only [`report`] may write to the API, because writes need the Lease.
 
@@ -79,7 +79,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// The state of one provider.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct ProviderState {
     name: String,
     uid: String,
     /// Generation of the object that was read.
@@ -129,7 +129,7 @@ pub(in crate::commands) struct Resources {
     /// Counts the changes of the watch.
     touched: watch::Receiver<u64>,
     seen: Option<Seen>,
-    standings: watch::Sender<Vec<Standing>>,
+    provider_states: watch::Sender<Vec<ProviderState>>,
     _watch: JoinSet<()>,
 }
 
@@ -141,7 +141,7 @@ pub(in crate::commands) fn api_resource() -> ApiResource {
 
 // === impl Standing ===
 
-impl Standing {
+impl ProviderState {
     /// The state of a provider with settings, or of an object that never had valid ones.
     fn new((name, uid, generation): Identity, complaint: Option<Complaint>, served: Option<&Served>) -> Self {
         Self {
@@ -278,32 +278,32 @@ impl Resources {
     }
 
     fn of(client: Client, store: Store<DynamicObject>, touched: watch::Receiver<u64>, watch: JoinSet<()>) -> Self {
-        Self { client, store, touched, seen: None, standings: watch::Sender::new(Vec::new()), _watch: watch }
+        Self { client, store, touched, seen: None, provider_states: watch::Sender::new(Vec::new()), _watch: watch }
     }
 
     /// The state of each provider and its changes.
-    pub(super) fn standings(&self) -> watch::Receiver<Vec<Standing>> {
-        self.standings.subscribe()
+    pub(super) fn provider_states(&self) -> watch::Receiver<Vec<ProviderState>> {
+        self.provider_states.subscribe()
     }
 
     /// The writer of the status of the objects.
     pub(super) fn reporter(&self) -> Reporter {
-        Reporter::new(self.store.clone(), self.standings.subscribe())
+        Reporter::new(self.store.clone(), self.provider_states.subscribe())
     }
 
     /// Returns a function that tells which object is not served and why, or that there is no
     /// object.
     pub(super) fn left_out(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
-        let standings = self.standings.subscribe();
-        move || match standings.borrow().as_slice() {
+        let provider_states = self.provider_states.subscribe();
+        move || match provider_states.borrow().as_slice() {
             [] => Some(NO_PROVIDER.to_owned()),
-            standings => left_out(standings, None),
+            provider_states => left_out(provider_states, None),
         }
     }
 
     /// Which object (of all, or only this one) is not served, and why.
     pub(in crate::commands) fn left_out_of(&self, only: Option<&str>) -> Option<String> {
-        left_out(&self.standings.borrow(), only)
+        left_out(&self.provider_states.borrow(), only)
     }
 
     /// Applies the objects when all their Secrets are known, or after [`FIRST_LOOKS`] without.
@@ -422,19 +422,21 @@ impl Resources {
 
     /// Publishes the state of each object.
     fn publish(&self, fleet: &Fleet, objects: &[Identity], mut complaints: BTreeMap<String, Complaint>) {
-        let standing = |identity: &Identity| {
+        let provider_state = |identity: &Identity| {
             let (name, _, _) = identity;
             let served = fleet.served.get(name).filter(|served| served.has_settings());
-            Standing::new(identity.clone(), complaints.remove(name), served)
+            ProviderState::new(identity.clone(), complaints.remove(name), served)
         };
-        self.standings.send_replace(objects.iter().map(standing).collect());
+        self.provider_states.send_replace(objects.iter().map(provider_state).collect());
     }
 
     /// Logs each complaint once.
     fn log(&self, complaints: &BTreeMap<String, Complaint>) {
-        let known = self.standings.borrow();
+        let known = self.provider_states.borrow();
         for (name, complaint) in complaints {
-            let logged = |standing: &Standing| standing.name == *name && standing.complaint.as_ref() == Some(complaint);
+            let logged = |provider_state: &ProviderState| {
+                provider_state.name == *name && provider_state.complaint.as_ref() == Some(complaint)
+            };
             match complaint {
                 _ if known.iter().any(logged) => {}
                 Complaint::Refused(reason) => {
@@ -496,12 +498,12 @@ impl Resources {
     }
 }
 
-fn left_out(standings: &[Standing], only: Option<&str>) -> Option<String> {
-    let reason = |standing: &Standing| match (&standing.slot, &standing.complaint) {
-        (None, Some(Complaint::Refused(reason))) => Some(format!("{} is not served: {reason}", standing.name)),
+fn left_out(provider_states: &[ProviderState], only: Option<&str>) -> Option<String> {
+    let reason = |provider_state: &ProviderState| match (&provider_state.slot, &provider_state.complaint) {
+        (None, Some(Complaint::Refused(reason))) => Some(format!("{} is not served: {reason}", provider_state.name)),
         (_, _) => None,
     };
-    standings.iter().filter(|standing| only.is_none_or(|only| only == standing.name)).find_map(reason)
+    provider_states.iter().filter(|provider_state| only.is_none_or(|only| only == provider_state.name)).find_map(reason)
 }
 
 fn identity(object: &DynamicObject) -> Identity {

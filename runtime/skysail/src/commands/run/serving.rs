@@ -23,7 +23,8 @@ use skysail_serving::{
 use tokio::sync::watch;
 
 use super::{
-    client::of_the_reviewer, follow::LeftOut, provider_statuses::ProviderStatuses, resources::Standing, threads::Beats,
+    client::of_the_reviewer, follow::LeftOut, provider_statuses::ProviderStatuses, resources::ProviderState,
+    threads::Beats,
 };
 use crate::{
     args::{Feature, RunArgs},
@@ -101,16 +102,16 @@ impl Health {
     pub(super) fn serve<'a>(
         &self,
         providers: impl Iterator<Item = &'a ServedProvider>,
-        standings: &watch::Receiver<Vec<Standing>>,
+        provider_states: &watch::Receiver<Vec<ProviderState>>,
         left_out: Option<LeftOut>,
     ) {
         let of_provider = |ServedProvider { slot, .. }: &ServedProvider| {
             let name = slot.name().to_owned();
             // A weak reference, so that a removed provider frees its memory.
-            let (slot, standings) = (Arc::downgrade(slot), standings.clone());
+            let (slot, provider_states) = (Arc::downgrade(slot), provider_states.clone());
             HealthCheck::with_note(format!("provider/{name}"), move || match slot.upgrade() {
                 Some(slot) if slot.info().is_none() => Err(missing(&slot)),
-                Some(_) => Ok(degraded(&standings.borrow(), &name)),
+                Some(_) => Ok(degraded(&provider_states.borrow(), &name)),
                 None => Ok(None),
             })
         };
@@ -148,9 +149,9 @@ impl Health {
 }
 
 /// The note about a provider whose condition `Degraded` is True.
-fn degraded(standings: &[Standing], provider: &str) -> Option<String> {
-    let standing = standings.iter().find(|standing| standing.name() == provider)?;
-    Some(format!("degraded ({})", standing.degraded(Timestamp::now())?))
+fn degraded(provider_states: &[ProviderState], provider: &str) -> Option<String> {
+    let provider_state = provider_states.iter().find(|provider_state| provider_state.name() == provider)?;
+    Some(format!("degraded ({})", provider_state.degraded(Timestamp::now())?))
 }
 
 /// Why a provider has no release.

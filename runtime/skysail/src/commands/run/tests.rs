@@ -27,7 +27,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Beats, Health, Manage};
-use crate::leadership::Share;
+use crate::leadership::LeaseControllers;
 
 /// The grace of a shutdown.
 const GRACE: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl World {
         let (claims, _) = watch::channel(providers(&fake, "one"));
         let stop = CancellationToken::new();
         let settings = ControllerSettings { shutdown_grace: GRACE, ..ControllerSettings::default() };
-        let share = Share {
+        let share = LeaseControllers {
             controllers: settings.controllers,
             fence: watch::channel(Some(Fence::default())).1,
             ledger: Ledger::default(),

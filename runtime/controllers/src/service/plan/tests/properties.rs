@@ -20,8 +20,8 @@ use crate::{
     nodes::{Nodes, SharedNodes},
     queue::Next,
     service::{
-        outcome::{self, Outcome},
-        plan::{Answers, Observed, Plan, Standing, after_failure, after_success, plan},
+        outcome::{self, PlanOutcome},
+        plan::{ObjectOwner, Observed, Plan, PlanAnswers, after_failure, after_success, plan},
     },
     service_spec::{convert, has_finalizer, is_load_balancer},
 };
@@ -118,17 +118,17 @@ fn for_all(mut check: impl FnMut(Observed)) {
                 });
                 // Only a Service of type LoadBalancer has an owner.
                 let owned = object.as_deref().is_some_and(is_load_balancer);
-                let standings = [Standing::NoOwner, Standing::Own, Standing::OtherProvider];
-                for standing in standings.into_iter().take(if owned { 3 } else { 1 }) {
+                let owners = [ObjectOwner::NoOwner, ObjectOwner::Own, ObjectOwner::OtherProvider];
+                for object_owner in owners.into_iter().take(if owned { 3 } else { 1 }) {
                     check(Observed {
                         object: object.clone(),
                         waits: entry.as_ref().map(|entry| entry.waits(now())).unwrap_or_default(),
                         entry: entry.clone(),
-                        standing,
+                        object_owner,
                         provider: "fake".to_owned(),
                         lane: LANES[0],
                         may_hold: LANES.into(),
-                        answers: Answers::default(),
+                        answers: PlanAnswers::default(),
                         shared: shared.clone(),
                         generation: 1,
                     });
@@ -141,7 +141,7 @@ fn for_all(mut check: impl FnMut(Observed)) {
 /// Whether this provider has to serve the object.
 fn is_wanted(observed: &Observed) -> bool {
     let alive = |object: &Service| object.metadata.deletion_timestamp.is_none();
-    observed.standing == Standing::Own && observed.object.as_deref().is_some_and(alive)
+    observed.object_owner == ObjectOwner::Own && observed.object.as_deref().is_some_and(alive)
 }
 
 fn is_same_object(observed: &Observed) -> bool {
@@ -150,8 +150,8 @@ fn is_same_object(observed: &Observed) -> bool {
 }
 
 fn shown(observed: &Observed, plan: &Plan) -> String {
-    let Observed { object, entry, standing, .. } = observed;
-    format!("{plan:?}\nof {standing:?} {entry:?}\nand {object:?}")
+    let Observed { object, entry, object_owner, .. } = observed;
+    format!("{plan:?}\nof {object_owner:?} {entry:?}\nand {object:?}")
 }
 
 #[test]
@@ -259,13 +259,13 @@ fn becomes_stable(mut observed: Observed, found: bool) {
 /// once in a turn.
 fn succeed(observed: &mut Observed, plan: &Plan, found: bool) {
     let mut record = |outcome| observed.entry = outcome::after(plan, outcome, observed.entry.clone(), observed);
-    record(Outcome::Begun);
+    record(PlanOutcome::Begun);
     match plan {
-        Plan::Confirm(_) if found => record(Outcome::Found),
-        Plan::Ensure { .. } => record(Outcome::Ensured(address())),
+        Plan::Confirm(_) if found => record(PlanOutcome::Found),
+        Plan::Ensure { .. } => record(PlanOutcome::Ensured(address())),
         _ => {}
     }
-    record(Outcome::Done);
+    record(PlanOutcome::Done);
     let (add, status) = match plan {
         Plan::LookUp(_) => {
             assert_eq!(observed.answers.exists.replace(false), None);
@@ -307,7 +307,7 @@ fn succeed(observed: &mut Observed, plan: &Plan, found: bool) {
         entry.status_written(Some(VERSION));
     }
     observed.object = object.map(Arc::new);
-    observed.answers = Answers::default();
+    observed.answers = PlanAnswers::default();
 }
 
 /// With a provider that fails at each call, no state calls it again at once, unless nodes were

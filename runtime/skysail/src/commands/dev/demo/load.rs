@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use skysail_controllers::provider_service;
-use skysail_host::{CallRecord, Outcome, slot::Slot};
+use skysail_host::{CallOutcome, CallRecord, slot::Slot};
 use skysail_provider::{Call, LoadBalancers as _};
 use tokio::{
     sync::broadcast::{self, error::RecvError},
@@ -105,12 +105,12 @@ async fn count(mut records: broadcast::Receiver<Arc<CallRecord>>, stop: Cancella
         };
         match record {
             Ok(record) if record.function == FUNCTION => match &record.outcome {
-                Outcome::Ok => *counts.by_digest.entry(record.digest.to_string()).or_default() += 1,
-                Outcome::Failed { code, message } => {
+                CallOutcome::Ok => *counts.by_digest.entry(record.digest.to_string()).or_default() += 1,
+                CallOutcome::Failed { code, message } => {
                     counts.failed += 1;
                     counts.first_failure = format!("{}: {message}", code.category());
                 }
-                Outcome::Cancelled => counts.failed += 1,
+                CallOutcome::Cancelled => counts.failed += 1,
             },
             Ok(_) => {}
             Err(RecvError::Lagged(missed)) => return Err(anyhow!("{missed} records were missed")),

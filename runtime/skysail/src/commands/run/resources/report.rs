@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    Standing, api_resource, events,
+    ProviderState, api_resource, events,
     status::{SlotReport, status_of},
 };
 use crate::{
@@ -45,15 +45,15 @@ const FIRST_WORD: Duration = Duration::from_mins(1);
 /// Reports on all `Provider`s.
 pub(crate) struct Reporter {
     store: Store<DynamicObject>,
-    standings: watch::Receiver<Vec<Standing>>,
+    provider_states: watch::Receiver<Vec<ProviderState>>,
     /// The last written status and its time, by UID: the watch may not have delivered it yet.
     written: BTreeMap<String, (ProviderStatus, Instant)>,
     began: Instant,
 }
 
 impl Reporter {
-    pub(super) fn new(store: Store<DynamicObject>, standings: watch::Receiver<Vec<Standing>>) -> Self {
-        Self { store, standings, written: BTreeMap::new(), began: Instant::now() }
+    pub(super) fn new(store: Store<DynamicObject>, provider_states: watch::Receiver<Vec<ProviderState>>) -> Self {
+        Self { store, provider_states, written: BTreeMap::new(), began: Instant::now() }
     }
 
     /// Reports until it is dropped.
@@ -63,19 +63,19 @@ impl Reporter {
         repeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut again = false;
         loop {
-            let mut standings = self.standings.borrow_and_update().clone();
-            for standing in &mut standings {
-                let slot = standing.slot.as_mut().map(|slot| slot.borrow_and_update().clone());
-                let heard = standing.heard.as_mut().is_none_or(|heard| *heard.borrow_and_update());
-                if let Some(findings) = &mut standing.findings {
+            let mut provider_states = self.provider_states.borrow_and_update().clone();
+            for provider_state in &mut provider_states {
+                let slot = provider_state.slot.as_mut().map(|slot| slot.borrow_and_update().clone());
+                let heard = provider_state.heard.as_mut().is_none_or(|heard| *heard.borrow_and_update());
+                if let Some(findings) = &mut provider_state.findings {
                     findings.mark_unchanged();
                 }
                 let said = slot.as_ref().map(|slot| SlotReport { slot, heard });
-                self.report(&api, &events, (standing, said), again).await;
+                self.report(&api, &events, (provider_state, said), again).await;
             }
-            self.written.retain(|uid, _| standings.iter().any(|standing| standing.uid == *uid));
+            self.written.retain(|uid, _| provider_states.iter().any(|provider_state| provider_state.uid == *uid));
             again = tokio::select! {
-                () = until_something_changes(&mut self.standings, &mut standings) => false,
+                () = until_something_changes(&mut self.provider_states, &mut provider_states) => false,
                 _ = repeat.tick() => true,
             };
         }
@@ -87,21 +87,21 @@ impl Reporter {
         &mut self,
         api: &Api<DynamicObject>,
         events: &Events,
-        (standing, said): (&Standing, Option<SlotReport<'_>>),
+        (provider_state, said): (&ProviderState, Option<SlotReport<'_>>),
         again: bool,
     ) {
-        let Standing { name, uid, .. } = standing;
+        let ProviderState { name, uid, .. } = provider_state;
         let object = self.store.get(&ObjectRef::new_with(name, api_resource()));
         let Some(object) = object.filter(|object| object.uid().as_ref() == Some(uid)) else { return };
         let stands = written_in(&object);
         let written = self.written.get(uid);
         let before = written.map_or(&stands, |(status, _)| status).clone();
         let waits = said.is_some_and(|said| !said.heard) && self.began.elapsed() < FIRST_WORD;
-        let mut after = status_of(standing, said, &before, Timestamp::now());
+        let mut after = status_of(provider_state, said, &before, Timestamp::now());
         let is_other = |after: &ProviderStatus| *after != before || (again && *after != stands);
         // A write for another reason includes the call statistics.
         if is_other(&after) || written.is_none_or(|(_, at)| at.elapsed() >= FIGURES) {
-            after.calls = standing.figures.now();
+            after.calls = provider_state.figures.now();
         }
         // Until the source has answered, the status by the process before stays.
         let is_said = !is_other(&after);
@@ -143,13 +143,13 @@ impl Reporter {
 /// Waits until one of these states changes or the list of providers changes, and then for
 /// [`GATHER`].
 pub(in crate::commands::run) async fn until_something_changes(
-    all: &mut watch::Receiver<Vec<Standing>>,
-    standings: &mut [Standing],
+    all: &mut watch::Receiver<Vec<ProviderState>>,
+    provider_states: &mut [ProviderState],
 ) {
-    let changes = standings.iter_mut().flat_map(|standing| {
-        let slot = standing.slot.as_mut().map(|slot| slot.changed().boxed());
-        let heard = standing.heard.as_mut().map(|heard| heard.changed().boxed());
-        let findings = standing.findings.as_mut().map(|findings| findings.changed().boxed());
+    let changes = provider_states.iter_mut().flat_map(|provider_state| {
+        let slot = provider_state.slot.as_mut().map(|slot| slot.changed().boxed());
+        let heard = provider_state.heard.as_mut().map(|heard| heard.changed().boxed());
+        let findings = provider_state.findings.as_mut().map(|findings| findings.changed().boxed());
         slot.into_iter().chain(heard).chain(findings)
     });
     let changes = changes.chain([all.changed().boxed()]);

@@ -16,7 +16,7 @@ use skysail_host::{
 };
 use skysail_provider::Code;
 
-use super::Standing;
+use super::ProviderState;
 use crate::{
     custom_resource::{
         Active, Calls, Canary, Candidate, FailedCall, Failure, Probation, ProviderStatus, Refused, Shadow,
@@ -57,7 +57,7 @@ pub(super) const CLAIM_TAKEN: &str = "ClaimTaken";
 
 /// The current status; a condition whose status did not change keeps its transition time.
 pub(super) fn status_of(
-    standing: &Standing,
+    provider_state: &ProviderState,
     said: Option<SlotReport<'_>>,
     before: &ProviderStatus,
     now: Timestamp,
@@ -67,10 +67,10 @@ pub(super) fn status_of(
     // The API stores whole seconds: with fractions the status would always differ from the stored.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let conditions = [
-        (READY, ready(standing, said)),
-        (RELEASE_ACCEPTED, release_accepted(standing, said)),
+        (READY, ready(provider_state, said)),
+        (RELEASE_ACCEPTED, release_accepted(provider_state, said)),
         (PROGRESSING, progressing(said)),
-        (DEGRADED, degraded(standing, said, now)),
+        (DEGRADED, degraded(provider_state, said, now)),
     ];
     let shown = |(type_, (status, reason, mut message)): (&str, Verdict)| {
         cut(&mut message, MESSAGE_BYTES_MAX);
@@ -80,12 +80,12 @@ pub(super) fn status_of(
             status: status.to_owned(),
             reason,
             message,
-            observed_generation: Some(standing.generation),
+            observed_generation: Some(provider_state.generation),
             last_transition_time: known.map_or_else(|| Time(now), |known| known.last_transition_time.clone()),
         }
     };
     ProviderStatus {
-        observed_generation: standing.generation,
+        observed_generation: provider_state.generation,
         conditions: conditions.map(shown).into(),
         active: serves.map(active),
         provider_id_schemes: serves.map_or(&before.provider_id_schemes, |active| &active.provider_id_schemes).clone(),
@@ -107,11 +107,11 @@ pub(super) fn condition<'a>(status: &'a ProviderStatus, type_: &str) -> Option<&
 }
 
 /// Whether a release serves, be it the newest release or its predecessor.
-fn ready(standing: &Standing, said: Option<SlotReport<'_>>) -> Verdict {
+fn ready(provider_state: &ProviderState, said: Option<SlotReport<'_>>) -> Verdict {
     match serving(said) {
         Some(active) => ("True", "Serving".to_owned(), format!("{} serves", shown(active))),
         None => {
-            let trouble = trouble(standing, said).map(|(_, reason)| reason);
+            let trouble = trouble(provider_state, said).map(|(_, reason)| reason);
             let trouble = trouble.unwrap_or_else(|| "the source has not offered one yet".to_owned());
             ("False", "NotServing".to_owned(), format!("no release serves: {trouble}"))
         }
@@ -119,8 +119,8 @@ fn ready(standing: &Standing, said: Option<SlotReport<'_>>) -> Verdict {
 }
 
 /// Whether the settings of the object and the release that the source offers were accepted.
-fn release_accepted(standing: &Standing, said: Option<SlotReport<'_>>) -> Verdict {
-    if let Some((code, reason)) = trouble(standing, said) {
+fn release_accepted(provider_state: &ProviderState, said: Option<SlotReport<'_>>) -> Verdict {
+    if let Some((code, reason)) = trouble(provider_state, said) {
         return ("False", code, reason);
     }
     let canary = said.filter(|said| said.heard).and_then(|said| said.slot.canary.as_ref());
@@ -167,8 +167,8 @@ fn progressing(said: Option<SlotReport<'_>>) -> Verdict {
 }
 
 /// Whether the provider differs from what its settings ask for, or the cloud denies calls.
-fn degraded(standing: &Standing, said: Option<SlotReport<'_>>, now: Timestamp) -> Verdict {
-    match degradation(standing, said, now) {
+fn degraded(provider_state: &ProviderState, said: Option<SlotReport<'_>>, now: Timestamp) -> Verdict {
+    match degradation(provider_state, said, now) {
         Some((code, reason)) => ("True", code, reason),
         None => (
             "False",
@@ -180,16 +180,16 @@ fn degraded(standing: &Standing, said: Option<SlotReport<'_>>, now: Timestamp) -
 
 /// Why the provider is degraded: a code, and the reason with the remedy.
 pub(super) fn degradation(
-    standing: &Standing,
+    provider_state: &ProviderState,
     said: Option<SlotReport<'_>>,
     now: Timestamp,
 ) -> Option<(String, String)> {
     let kept_from = || {
-        let findings = standing.findings();
+        let findings = provider_state.findings();
         let (first, _) = findings.first_key_value()?;
         Some((first.reason().to_owned(), findings.values().cloned().collect::<Vec<_>>().join("; ")))
     };
-    trouble(standing, said).or_else(kept_from).or_else(|| denied(&standing.calls(), now))
+    trouble(provider_state, said).or_else(kept_from).or_else(|| denied(&provider_state.calls(), now))
 }
 
 /// Code and message if the last failure of a function is that the cloud denied the call, and no
@@ -218,16 +218,16 @@ fn heard(said: Option<SlotReport<'_>>) -> bool {
 
 /// Why the newest settings or the newest release are not in force: a code, and the reason with the
 /// remedy.
-fn trouble(standing: &Standing, said: Option<SlotReport<'_>>) -> Option<(String, String)> {
-    if let Some(Complaint::Refused(reason)) = &standing.complaint {
+fn trouble(provider_state: &ProviderState, said: Option<SlotReport<'_>>) -> Option<(String, String)> {
+    if let Some(Complaint::Refused(reason)) = &provider_state.complaint {
         return Some((SPEC_REFUSED.to_owned(), reason.clone()));
     }
     of_slot(said).or_else(|| {
-        let gave_up = match &standing.complaint {
+        let gave_up = match &provider_state.complaint {
             Some(Complaint::GaveUp(reason)) => Some(reason.clone()),
             Some(Complaint::Refused(_)) | None => None,
         };
-        let taken: Vec<_> = gave_up.into_iter().chain(standing.findings().remove(&Finding::ClaimTaken)).collect();
+        let taken: Vec<_> = gave_up.into_iter().chain(provider_state.findings().remove(&Finding::ClaimTaken)).collect();
         (!taken.is_empty()).then(|| (CLAIM_TAKEN.to_owned(), taken.join("; ")))
     })
 }

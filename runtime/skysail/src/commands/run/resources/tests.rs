@@ -9,12 +9,12 @@ use expect_test::expect;
 use k8s_openapi::jiff::Timestamp;
 use skysail_controllers::{Finding, Findings};
 use skysail_host::slot::{
-    ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
+    ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Refusal, RefusalReason, ShadowStatus, SlotStatus,
     SourceFailure, Stage,
 };
 
 use super::{
-    Figures, Standing, events,
+    Figures, ProviderState, events,
     status::{self, SlotReport, status_of},
 };
 use crate::{
@@ -22,9 +22,9 @@ use crate::{
     providers::Complaint,
 };
 
-fn standing(refused: Option<&str>) -> Standing {
+fn provider_state(refused: Option<&str>) -> ProviderState {
     let complaint = refused.map(|reason| Complaint::Refused(reason.to_owned()));
-    Standing::new(("sim".to_owned(), "1".to_owned(), 3), complaint, None)
+    ProviderState::new(("sim".to_owned(), "1".to_owned(), 3), complaint, None)
 }
 
 fn digest(number: u8) -> String {
@@ -51,7 +51,7 @@ fn serving(number: u8) -> SlotStatus {
     SlotStatus { active: Some(active), swaps: 1, ..empty() }
 }
 
-fn refusal(number: u8, stage: Stage, reason: Reason, text: &str) -> Refusal {
+fn refusal(number: u8, stage: Stage, reason: RefusalReason, text: &str) -> Refusal {
     Refusal {
         digest: digest(number),
         origin: "oci registry.example.com/sim:v1".to_owned(),
@@ -63,7 +63,7 @@ fn refusal(number: u8, stage: Stage, reason: Reason, text: &str) -> Refusal {
     }
 }
 
-fn refused(release: u8, stage: Stage, reason: Reason, text: &str) -> SlotStatus {
+fn refused(release: u8, stage: Stage, reason: RefusalReason, text: &str) -> SlotStatus {
     SlotStatus { refused: Some(refusal(release, stage, reason, text)), ..serving(1) }
 }
 
@@ -88,13 +88,13 @@ struct Life {
 }
 
 impl Life {
-    fn step(&mut self, what: &str, standing: &Standing, slot: Option<&SlotStatus>) {
-        self.step_of(what, standing, slot.map(|slot| SlotReport { slot, heard: true }));
+    fn step(&mut self, what: &str, provider_state: &ProviderState, slot: Option<&SlotStatus>) {
+        self.step_of(what, provider_state, slot.map(|slot| SlotReport { slot, heard: true }));
     }
 
-    fn step_of(&mut self, what: &str, standing: &Standing, said: Option<SlotReport<'_>>) {
+    fn step_of(&mut self, what: &str, provider_state: &ProviderState, said: Option<SlotReport<'_>>) {
         self.second += 1;
-        let after = status_of(standing, said, &self.status, at(self.second));
+        let after = status_of(provider_state, said, &self.status, at(self.second));
         self.story += &format!("--- {what}\n{}", conditions(&after));
         for (kind, reason, message) in events::of(&self.status, &after) {
             self.story += &format!("EVENT {kind:?} {reason}: {message}\n");
@@ -105,7 +105,7 @@ impl Life {
 
 #[test]
 fn conditions_and_events_follow_a_swap() {
-    let (mut life, good) = (Life::default(), standing(None));
+    let (mut life, good) = (Life::default(), provider_state(None));
     life.step("the object was applied", &good, Some(&empty()));
     let candidate = CandidateStatus { digest: digest(1), origin: "oci x".to_owned(), stage: Stage::Compiled };
     life.step("its release is offered", &good, Some(&SlotStatus { candidate: Some(candidate), ..empty() }));
@@ -147,7 +147,7 @@ fn conditions_and_events_follow_a_swap() {
 #[test]
 fn findings_of_the_controllers_are_conditions_and_a_taken_claim_is_also_an_event() {
     let findings = Findings::default();
-    let found = Standing { findings: Some(findings.subscribe()), ..standing(None) };
+    let found = ProviderState { findings: Some(findings.subscribe()), ..provider_state(None) };
     let mut life = Life::default();
     life.step("it serves", &found, Some(&serving(1)));
     findings.set(Finding::NodesHeld, Some("4 nodes are kept".to_owned()));
@@ -169,7 +169,7 @@ fn findings_of_the_controllers_are_conditions_and_a_taken_claim_is_also_an_event
 
 #[test]
 fn the_start_of_a_canary_and_its_differences_are_reported_once() {
-    let (mut life, good) = (Life::default(), standing(None));
+    let (mut life, good) = (Life::default(), provider_state(None));
     life.step("it serves", &good, Some(&serving(1)));
     let shadow = ShadowStatus {
         digest: digest(2),
@@ -189,7 +189,7 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
     let sharing = SlotStatus { canary: Some(canary), shadow: Some(shadow.clone()), ..serving(1) };
     life.step("another release serves a share", &good, Some(&sharing));
     life.step("no change", &good, Some(&sharing));
-    let refused = Some(refusal(2, Stage::Canary, Reason::ProbationTrap, "a call trapped: wasm trap"));
+    let refused = Some(refusal(2, Stage::Canary, RefusalReason::ProbationTrap, "a call trapped: wasm trap"));
     life.step("it is rolled back", &good, Some(&SlotStatus { refused, shadow: Some(shadow), ..serving(1) }));
     expect![[r#"
         --- it serves
@@ -221,9 +221,9 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
 
 #[test]
 fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
-    let (mut life, good) = (Life::default(), standing(None));
+    let (mut life, good) = (Life::default(), provider_state(None));
     life.step("it serves", &good, Some(&serving(1)));
-    let rolled_back = refused(2, Stage::Active, Reason::ProbationTrap, "a call trapped: wasm trap");
+    let rolled_back = refused(2, Stage::Active, RefusalReason::ProbationTrap, "a call trapped: wasm trap");
     life.step("it is rolled back", &good, Some(&rolled_back));
     let mut again = rolled_back.clone();
     again.refused.as_mut().unwrap().retried = true;
@@ -234,8 +234,8 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
     let unreachable = SlotStatus { source_failure: Some(failure), ..rolled_back.clone() };
     life.step("the registry is unreachable", &good, Some(&unreachable));
     life.step("the registry is reachable again", &good, Some(&rolled_back));
-    life.step("the object is invalid", &standing(Some("spec.limits.fuel: 1 is too little")), Some(&rolled_back));
-    let bad = refused(3, Stage::Offered, Reason::CompileFailed, "it is not valid wasm");
+    life.step("the object is invalid", &provider_state(Some("spec.limits.fuel: 1 is too little")), Some(&rolled_back));
+    let bad = refused(3, Stage::Offered, RefusalReason::CompileFailed, "it is not valid wasm");
     life.step("a bad release", &good, Some(&bad));
     expect![[r#"
         --- it serves
@@ -297,7 +297,7 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
 /// before is not reported.
 #[test]
 fn a_changed_source_is_unknown_until_it_answers() {
-    let (mut life, good) = (Life::default(), standing(None));
+    let (mut life, good) = (Life::default(), provider_state(None));
     let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
     let slot = SlotStatus { source_failure: Some(failure), ..serving(1) };
     life.step("the registry is unreachable", &good, Some(&slot));
@@ -327,7 +327,7 @@ fn a_changed_source_is_unknown_until_it_answers() {
 /// A registry whose error text changes each time must not use up the rate limit of Events.
 #[test]
 fn a_source_failure_with_another_text_emits_no_further_event() {
-    let (mut life, good) = (Life::default(), standing(None));
+    let (mut life, good) = (Life::default(), provider_state(None));
     for text in ["status 500", "status 501"] {
         let failure = SourceFailure { code: "RegistryFailed", reason: text.to_owned() };
         life.step(text, &good, Some(&SlotStatus { source_failure: Some(failure), ..serving(1) }));
@@ -342,12 +342,12 @@ fn all_claims_of_older_providers_are_in_one_message() {
     let findings = Findings::default();
     findings.set(Finding::ClaimTaken, Some("a has the class".to_owned()));
     let complaint = Some(Complaint::GaveUp("a is the default already".to_owned()));
-    let standing = Standing { complaint, findings: Some(findings.subscribe()), ..standing(None) };
+    let provider_state = ProviderState { complaint, findings: Some(findings.subscribe()), ..provider_state(None) };
     let slot = serving(1);
     let said = Some(SlotReport { slot: &slot, heard: true });
-    let degraded = status_of(&standing, said, &ProviderStatus::default(), at(5)).conditions.pop().unwrap();
+    let degraded = status_of(&provider_state, said, &ProviderStatus::default(), at(5)).conditions.pop().unwrap();
     assert_eq!(degraded.message, "a is the default already; a has the class");
-    assert_eq!(standing.degraded(at(5)).unwrap(), "ClaimTaken");
+    assert_eq!(provider_state.degraded(at(5)).unwrap(), "ClaimTaken");
 }
 
 /// The provider serves without the claim, so a refused release is more important.
@@ -355,9 +355,9 @@ fn all_claims_of_older_providers_are_in_one_message() {
 fn a_claim_of_an_older_provider_is_reported_unless_a_release_is_refused() {
     let mut life = Life::default();
     let complaint = Some(Complaint::GaveUp("spec.default: provider \"a\" is the default already".to_owned()));
-    let yields = Standing { complaint, ..standing(None) };
+    let yields = ProviderState { complaint, ..provider_state(None) };
     life.step("an older provider has the claim", &yields, Some(&serving(1)));
-    let wrong = refusal(3, Stage::Offered, Reason::CompileFailed, "it is not valid wasm");
+    let wrong = refusal(3, Stage::Offered, RefusalReason::CompileFailed, "it is not valid wasm");
     life.step("a bad release", &yields, Some(&SlotStatus { refused: Some(wrong), ..serving(1) }));
     expect![[r#"
         --- an older provider has the claim
@@ -379,7 +379,7 @@ fn a_claim_of_an_older_provider_is_reported_unless_a_release_is_refused() {
 #[test]
 fn an_object_that_was_never_valid_has_no_slot_and_is_not_ready() {
     let mut life = Life::default();
-    life.step("invalid from the start", &standing(Some("spec.source: the source is empty")), None);
+    life.step("invalid from the start", &provider_state(Some("spec.source: the source is empty")), None);
     expect![[r#"
         --- invalid from the start
         Ready=False NotServing since 1: no release serves: spec.source: the source is empty
@@ -397,7 +397,7 @@ fn the_status_in_json() {
     let candidate = CandidateStatus { digest: digest(2), origin: "oci x".to_owned(), stage: Stage::Compiled };
     let slot = SlotStatus { candidate: Some(candidate), ..serving(1) };
     let said = Some(SlotReport { slot: &slot, heard: true });
-    let status = status_of(&standing(None), said, &ProviderStatus::default(), at(5));
+    let status = status_of(&provider_state(None), said, &ProviderStatus::default(), at(5));
     let json = serde_json::to_string_pretty(&status).unwrap();
     expect![[r#"
         {
@@ -471,7 +471,7 @@ fn the_status_in_json() {
 #[test]
 fn the_schemes_of_the_last_release_stay_in_the_status_while_no_release_serves() {
     let status = |slot: &SlotStatus, before: &ProviderStatus| {
-        status_of(&standing(None), Some(SlotReport { slot, heard: true }), before, at(5))
+        status_of(&provider_state(None), Some(SlotReport { slot, heard: true }), before, at(5))
     };
     let mut after = status(&serving(1), &ProviderStatus::default());
     for _start in 0..2 {
@@ -486,7 +486,7 @@ fn long_texts_are_cut() {
     let failure = SourceFailure { code: "RegistryUnreachable", reason: "ä".repeat(100_000) };
     let slot = SlotStatus { source_failure: Some(failure), ..serving(1) };
     let said = Some(SlotReport { slot: &slot, heard: true });
-    let status = status_of(&standing(None), said, &ProviderStatus::default(), at(5));
+    let status = status_of(&provider_state(None), said, &ProviderStatus::default(), at(5));
     assert!(serde_json::to_string(&status).unwrap().len() < 30_000);
 }
 
@@ -501,10 +501,11 @@ fn a_provider_whose_calls_the_cloud_denies_is_degraded_until_a_call_succeeds() {
             Calls { function: "load-balancers.ensure".to_owned(), last_failure: Some(failure), ..Calls::default() };
         // Calls of other functions succeed meanwhile.
         let calls = vec![Calls { function: "instances.describe".to_owned(), ..Calls::default() }, ensure];
-        let standing = Standing { figures: Figures(Arc::new(move || calls.clone())), ..standing(None) };
+        let provider_state =
+            ProviderState { figures: Figures(Arc::new(move || calls.clone())), ..provider_state(None) };
         let slot = serving(1);
         let said = Some(SlotReport { slot: &slot, heard: true });
-        let status = status_of(&standing, said, &ProviderStatus::default(), at(second));
+        let status = status_of(&provider_state, said, &ProviderStatus::default(), at(second));
         let degraded = status.conditions.last().unwrap();
         format!("{}={} {}: {}", degraded.type_, degraded.status, degraded.reason, degraded.message)
     };

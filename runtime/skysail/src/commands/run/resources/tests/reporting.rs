@@ -29,8 +29,8 @@ use tokio::{
 use tower::service_fn;
 
 use super::{
-    super::{Figures, Reporter, Standing, api_resource},
-    serving, standing,
+    super::{Figures, ProviderState, Reporter, api_resource},
+    provider_state, serving,
 };
 use crate::custom_resource::Calls;
 
@@ -40,7 +40,7 @@ struct World {
     slot: watch::Sender<SlotStatus>,
     /// The time of each write, and the number of calls in it.
     written: Arc<Mutex<Vec<(Duration, u64)>>>,
-    _standings: watch::Sender<Vec<Standing>>,
+    _provider_states: watch::Sender<Vec<ProviderState>>,
     _tasks: JoinSet<()>,
 }
 
@@ -53,8 +53,8 @@ impl World {
             let calls = counted.load(Ordering::SeqCst);
             vec![Calls { function: "routes.list".to_owned(), calls, ..Calls::default() }]
         }));
-        let of_it = Standing { slot: Some(status), figures, ..standing(None) };
-        let (standings, reported) = watch::channel(vec![of_it]);
+        let of_it = ProviderState { slot: Some(status), figures, ..provider_state(None) };
+        let (provider_states, reported) = watch::channel(vec![of_it]);
         let mut writer = Writer::<DynamicObject>::new(api_resource());
         writer.apply_watcher_event(&watcher::Event::Apply(object(&Value::Null)));
         let reporter = Reporter::new(writer.as_reader(), reported);
@@ -65,7 +65,7 @@ impl World {
             let (events, _notices) = Events::new(ControllerMetrics::register(&mut Registry::default()));
             reporter.run(client, events).await;
         });
-        Self { ended, slot, written, _standings: standings, _tasks: tasks }
+        Self { ended, slot, written, _provider_states: provider_states, _tasks: tasks }
     }
 
     /// Advances the clock; in each second this number of calls ends.

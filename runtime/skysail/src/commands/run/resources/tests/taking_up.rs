@@ -81,11 +81,11 @@ impl World {
     /// Name and complaint of each refused object.
     async fn look(&mut self) -> Vec<(String, String)> {
         self.resources.look(&mut self.fleet, true).await;
-        let standings = self.resources.standings.borrow();
+        let provider_states = self.resources.provider_states.borrow();
         let reason = |complaint: &Complaint| match complaint {
             Complaint::Refused(reason) | Complaint::GaveUp(reason) => reason.clone(),
         };
-        standings.iter().filter_map(|s| Some((s.name.clone(), s.complaint.as_ref().map(reason)?))).collect()
+        provider_states.iter().filter_map(|s| Some((s.name.clone(), s.complaint.as_ref().map(reason)?))).collect()
     }
 
     fn knows(&self, value: &str) -> bool {
@@ -258,7 +258,7 @@ async fn an_object_that_is_refused_at_the_start_keeps_its_claims_until_it_is_ser
     let claimed = world.fleet.ownership();
     let left_out = world.resources.left_out();
     assert_eq!(left_out().unwrap(), "p1 is not served: Secret default/cloud does not exist; create it");
-    let ready = world.resources.standings.borrow()[0].status(&ProviderStatus::default(), Timestamp::UNIX_EPOCH);
+    let ready = world.resources.provider_states.borrow()[0].status(&ProviderStatus::default(), Timestamp::UNIX_EPOCH);
     assert_eq!(ready.conditions[0].message, "no release serves: Secret default/cloud does not exist; create it",);
 
     world.say(Secret::Token("the-first-value"));

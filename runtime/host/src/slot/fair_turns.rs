@@ -19,7 +19,7 @@ use super::{Active, Slot};
 
 /// See the module. tokio's lock is fair.
 #[derive(Debug, Default)]
-pub(super) struct Turns(RwLock<()>);
+pub(super) struct FairTurns(RwLock<()>);
 
 /// The turn of one call, which ends when this is dropped.
 pub(super) enum Turn<'a> {
@@ -54,6 +54,7 @@ mod tests {
     use skysail_provider::{Call, Code, Interface, LoadBalancers as _, ObjectReference, Service};
     use skysail_slot::DRAIN;
     use tokio::{
+        runtime::Builder,
         sync::broadcast::Receiver,
         task::{AbortHandle, JoinSet, yield_now},
         time,
@@ -144,20 +145,29 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_call_of_a_serial_release_waits_for_the_call_on_the_replaced_release() {
-        let mut world = World::serving(SLOW, RolloutOptions::default()).await;
-        world.begin("a");
-        world.until_one_runs().await;
-        let next = component(&Guest { is_serial: true, ..QUICK });
-        assert_eq!(offer(&world.slot, &next).await, Ok(Offered::Activated));
-        time::pause();
-        world.begin("b");
-        world.all_go_on().await;
-        // The replaced release ends, and its call is repeated behind the one that waits.
-        time::advance(DRAIN + SECOND).await;
-        assert_eq!((world.ended().await, world.ended().await), (("b", Ok(())), ("a", Ok(()))));
-        assert_eq!(world.recorded(), ["a Cancelled", "b Ok", "a Ok"]);
+    /// Runs a test on a runtime that checks its timers after each poll. By default a runtime checks
+    /// them after 61 polls, and one poll of a guest in an endless loop takes 10 ms.
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = Builder::new_current_thread().enable_all().event_interval(1).build().unwrap();
+        runtime.block_on(test);
+    }
+
+    #[test]
+    fn a_call_of_a_serial_release_waits_for_the_call_on_the_replaced_release() {
+        run(async {
+            let mut world = World::serving(SLOW, RolloutOptions::default()).await;
+            world.begin("a");
+            world.until_one_runs().await;
+            let next = component(&Guest { is_serial: true, ..QUICK });
+            assert_eq!(offer(&world.slot, &next).await, Ok(Offered::Activated));
+            time::pause();
+            world.begin("b");
+            world.all_go_on().await;
+            // The replaced release ends, and its call is repeated behind the one that waits.
+            time::advance(DRAIN + SECOND).await;
+            assert_eq!((world.ended().await, world.ended().await), (("b", Ok(())), ("a", Ok(()))));
+            assert_eq!(world.recorded(), ["a Cancelled", "b Ok", "a Ok"]);
+        });
     }
 
     #[tokio::test]
@@ -171,45 +181,49 @@ mod tests {
         assert_eq!(world.recorded(), ["b Ok"]);
     }
 
-    #[tokio::test]
-    async fn the_wait_for_a_turn_is_not_part_of_a_calls_deadline() {
-        let mut world = World::serving(Guest { is_serial: true, ..SLOW }, RolloutOptions::default()).await;
-        for uid in ["a", "b"] {
-            world.begin(uid);
-            world.until_one_runs().await;
-        }
-        for uid in ["a", "b"] {
-            world.until_one_runs().await;
-            time::pause();
-            time::advance(DEADLINE + SECOND).await;
-            assert_eq!(world.ended().await, (uid, Err(Code::DeadlineExceeded)));
-            time::resume();
-            world.all_go_on().await;
-        }
+    #[test]
+    fn the_wait_for_a_turn_is_not_part_of_a_calls_deadline() {
+        run(async {
+            let mut world = World::serving(Guest { is_serial: true, ..SLOW }, RolloutOptions::default()).await;
+            for uid in ["a", "b"] {
+                world.begin(uid);
+                world.until_one_runs().await;
+            }
+            for uid in ["a", "b"] {
+                world.until_one_runs().await;
+                time::pause();
+                time::advance(DEADLINE + SECOND).await;
+                assert_eq!(world.ended().await, (uid, Err(Code::DeadlineExceeded)));
+                time::resume();
+                world.all_go_on().await;
+            }
+        });
     }
 
     /// The canary changes the same resources as the release that serves all other objects.
-    #[tokio::test]
-    async fn a_serial_canary_waits_for_the_calls_of_its_predecessor() {
-        let watched = ProbationOptions { calls: 1_000_000, time: Duration::from_secs(3600) };
-        let canary = Some(CanaryOptions { percent: 50, watched });
-        let mut world = World::serving(SLOW, RolloutOptions { canary, ..RolloutOptions::default() }).await;
-        let next = component(&Guest { is_serial: true, ..QUICK });
-        assert_eq!(offer(&world.slot, &next).await, Ok(Offered::Canary));
-        let is_of_canary = |uid: &&str| {
-            let routing = world.slot.routing.load();
-            routing.pick(Interface::LoadBalancers, Some(uid)).unwrap().info.serial_load_balancers
-        };
-        let uids = ["a", "b", "c", "d", "e", "f", "g", "h"];
-        let of_canary = *uids.iter().find(|uid| is_of_canary(uid)).unwrap();
-        let other = *uids.iter().find(|uid| !is_of_canary(uid)).unwrap();
-        let running = world.begin(other);
-        world.until_one_runs().await;
-        world.begin(of_canary);
-        world.all_go_on().await;
-        running.abort();
-        assert!(world.calls.join_next().await.unwrap().unwrap_err().is_cancelled());
-        assert_eq!(world.ended().await, (of_canary, Ok(())));
-        assert_eq!(world.recorded(), [format!("{other} Cancelled"), format!("{of_canary} Ok")]);
+    #[test]
+    fn a_serial_canary_waits_for_the_calls_of_its_predecessor() {
+        run(async {
+            let watched = ProbationOptions { calls: 1_000_000, time: Duration::from_secs(3600) };
+            let canary = Some(CanaryOptions { percent: 50, watched });
+            let mut world = World::serving(SLOW, RolloutOptions { canary, ..RolloutOptions::default() }).await;
+            let next = component(&Guest { is_serial: true, ..QUICK });
+            assert_eq!(offer(&world.slot, &next).await, Ok(Offered::Canary));
+            let is_of_canary = |uid: &&str| {
+                let routing = world.slot.routing.load();
+                routing.pick(Interface::LoadBalancers, Some(uid)).unwrap().info.serial_load_balancers
+            };
+            let uids = ["a", "b", "c", "d", "e", "f", "g", "h"];
+            let of_canary = *uids.iter().find(|uid| is_of_canary(uid)).unwrap();
+            let other = *uids.iter().find(|uid| !is_of_canary(uid)).unwrap();
+            let running = world.begin(other);
+            world.until_one_runs().await;
+            world.begin(of_canary);
+            world.all_go_on().await;
+            running.abort();
+            assert!(world.calls.join_next().await.unwrap().unwrap_err().is_cancelled());
+            assert_eq!(world.ended().await, (of_canary, Ok(())));
+            assert_eq!(world.recorded(), [format!("{other} Cancelled"), format!("{of_canary} Ok")]);
+        });
     }
 }

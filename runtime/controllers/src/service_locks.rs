@@ -10,12 +10,12 @@ use crate::{ownership::LaneId, watch::ObjectKey};
 
 /// Allows one provider at a time to work on a Service.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct ServiceLocks {
     /// The Services in work, each with the providers that wait for it.
     taken: Mutex<HashMap<ObjectKey, BTreeSet<LaneId>>>,
 }
 
-impl Turns {
+impl ServiceLocks {
     /// Returns true if this provider may work on the Service until [`Self::end`]; otherwise `end`
     /// returns it.
     pub(crate) fn begin(&self, key: &ObjectKey, lane: LaneId) -> bool {

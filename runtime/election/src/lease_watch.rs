@@ -12,7 +12,7 @@ use kube::{
 use tokio::time::{Instant, sleep_until};
 
 /// A watch of one lease.
-pub(crate) struct Sightings {
+pub(crate) struct LeaseWatch {
     api: Api<Lease>,
     params: WatchParams,
     /// Pause between two watches.
@@ -22,7 +22,7 @@ pub(crate) struct Sightings {
     complained: bool,
 }
 
-impl Sightings {
+impl LeaseWatch {
     pub(crate) fn new(api: Api<Lease>, lease: &str, pause: Duration) -> Self {
         let params = WatchParams::default().fields(&format!("metadata.name={lease}"));
         Self { api, params, pause, stream: None, not_before: Instant::now(), complained: false }

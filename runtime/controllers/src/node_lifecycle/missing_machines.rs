@@ -19,7 +19,7 @@ pub(crate) enum LookUp {
 
 /// The history of a missing machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sighting {
+pub(crate) struct MissingMachine {
     /// When the machine was first reported as missing; kept until a pass finds the machine.
     pub(crate) since: Moment,
     /// Consecutive passes that reported the machine as missing. A failed look-up resets the count:
@@ -29,22 +29,22 @@ pub(crate) struct Sighting {
 
 /// The history of each missing machine, by the UID of its node.
 #[derive(Debug, Default)]
-pub(crate) struct Sightings(HashMap<String, Sighting>);
+pub(crate) struct MissingMachines(HashMap<String, MissingMachine>);
 
-impl Sightings {
+impl MissingMachines {
     /// Records one pass. A node that the pass does not contain is forgotten: it is ready, its
     /// machine exists, or the node is deleted.
     pub(crate) fn note<'a>(&mut self, pass: impl Iterator<Item = (&'a str, LookUp)>, now: Moment) {
         let before = std::mem::take(&mut self.0);
         let seen = pass.filter_map(|(uid, look_up)| {
             let old = before.get(uid).copied();
-            let sighting = match (look_up, old) {
-                (LookUp::Missing, Some(old)) => Sighting { in_a_row: old.in_a_row.saturating_add(1), ..old },
-                (LookUp::Missing, None) => Sighting { since: now, in_a_row: 1 },
-                (LookUp::Failed, Some(old)) => Sighting { in_a_row: 0, ..old },
+            let machine = match (look_up, old) {
+                (LookUp::Missing, Some(old)) => MissingMachine { in_a_row: old.in_a_row.saturating_add(1), ..old },
+                (LookUp::Missing, None) => MissingMachine { since: now, in_a_row: 1 },
+                (LookUp::Failed, Some(old)) => MissingMachine { in_a_row: 0, ..old },
                 (LookUp::Failed, None) => return None,
             };
-            Some((uid.to_owned(), sighting))
+            Some((uid.to_owned(), machine))
         });
         self.0 = seen.collect();
     }
@@ -52,7 +52,7 @@ impl Sightings {
     /// Since when the machine of this node is missing, if at least this many consecutive passes
     /// reported it.
     pub(crate) fn confirmed(&self, uid: &str, passes: u32) -> Option<Moment> {
-        self.0.get(uid).filter(|sighting| sighting.in_a_row >= passes.max(1)).map(|sighting| sighting.since)
+        self.0.get(uid).filter(|machine| machine.in_a_row >= passes.max(1)).map(|machine| machine.since)
     }
 }
 
@@ -60,7 +60,7 @@ impl Sightings {
 mod tests {
     use std::time::Duration;
 
-    use super::{LookUp, Sightings};
+    use super::{LookUp, MissingMachines};
     use crate::node_lifecycle::Moment;
 
     const S: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ mod tests {
     /// the machine counts as missing, given two confirmations.
     #[track_caller]
     fn check(passes: &str, missing: Option<u32>) {
-        let mut sightings = Sightings::default();
+        let mut missing_machines = MissingMachines::default();
         let mut now = Moment::ZERO;
         for pass in passes.chars() {
             now += S;
@@ -79,10 +79,10 @@ mod tests {
                 '?' => Some(("uid", LookUp::Failed)),
                 _ => None,
             };
-            sightings.note(look_up.into_iter(), now);
+            missing_machines.note(look_up.into_iter(), now);
         }
-        assert_eq!(sightings.confirmed("uid", 2).map(|since| now - since), missing.map(|s| s * S), "{passes}");
-        assert_eq!(sightings.confirmed("another", 1), None);
+        assert_eq!(missing_machines.confirmed("uid", 2).map(|since| now - since), missing.map(|s| s * S), "{passes}");
+        assert_eq!(missing_machines.confirmed("another", 1), None);
     }
 
     /// Lesson 38: several negative answers in a row.

@@ -1,0 +1,108 @@
+//! What is tried, in which order, when a component is offered and when settings change.
+
+use std::sync::Arc;
+
+use crate::{Component, Judge, Load, Loaded, Proposal, Refusal, Release, SettingsOutcome, ShadowStatus, Wanted};
+
+type SettingsOf<L> = <<L as ComponentLoader>::Release as Release>::Settings;
+
+/// How one component is loaded under one set of settings. `number` is that of the load or of the
+/// judgement.
+pub trait ComponentLoader: Sync {
+    /// What is loaded.
+    type Release: Release<Settings: Send + Sync> + Send + Sync;
+    /// Why settings are wrong in themselves.
+    type Error;
+
+    /// Loads a component without a comparison with the active release.
+    fn attempt(
+        &self,
+        number: u64,
+        component: &Component,
+        settings: &SettingsOf<Self>,
+        active: Option<&Self::Release>,
+    ) -> impl Future<Output = Result<Arc<Self::Release>, Refusal>> + Send;
+
+    /// Loads a component and compares it with the active release, where the settings want that.
+    fn attempt_compared(
+        &self,
+        number: u64,
+        component: &Component,
+        settings: &SettingsOf<Self>,
+        active: Option<&Self::Release>,
+    ) -> impl Future<Output = (Result<Arc<Self::Release>, Refusal>, Option<ShadowStatus>)> + Send;
+
+    /// The active release under these settings, where it need not be loaded again for them.
+    /// `refusal` says why the release could not be asked.
+    fn unasked(
+        &self,
+        active: &Self::Release,
+        settings: &SettingsOf<Self>,
+        refusal: &Refusal,
+    ) -> Option<Arc<Self::Release>>;
+
+    /// These settings with the cloud-config that is in force; none where they have it already.
+    ///
+    /// # Errors
+    /// The result is wrong in itself.
+    fn keeping_config(
+        &self,
+        settings: &SettingsOf<Self>,
+        in_force: &SettingsOf<Self>,
+    ) -> Result<Option<SettingsOf<Self>>, Self::Error>;
+}
+
+/// Loads an offer: under the settings that the active release refused, where there are some, and
+/// otherwise under those in force.
+pub async fn load<L: ComponentLoader>(loader: &L, load: Load<L::Release>) -> Loaded<L::Release> {
+    let Load { number, component, settings, wanted, active } = load;
+    let active = active.as_deref();
+    let mut refused = None;
+    if let Some(wanted) = wanted {
+        // The active release has another cloud-config, so that the answers may differ.
+        match loader.attempt(number, &component, &wanted, active).await {
+            Ok(release) => return Loaded { result: Ok(release), shadow: None, wanted: None },
+            Err(refusal) => refused = Some(refusal),
+        }
+    }
+    let (result, shadow) = loader.attempt_compared(number, &component, &settings, active).await;
+    Loaded { result, shadow, wanted: refused }
+}
+
+/// Judges settings: decides which release serves under them. New settings do not wait for a
+/// comparison.
+///
+/// The first of these that can serve does: the active release; the newest offer; the active release
+/// without a question, where the machine or the cloud is at fault that it did not answer; the
+/// active release with its old cloud-config. Otherwise no release serves.
+///
+/// # Errors
+/// The settings are wrong in themselves.
+pub async fn judge<L: ComponentLoader>(
+    loader: &L,
+    judge: Judge<L::Release>,
+) -> Result<Box<Proposal<L::Release>>, L::Error> {
+    let Judge { number, settings, earlier, active, newest, in_force } = judge;
+    let proposal = |settings, outcome| Ok(Box::new(Proposal { settings, earlier, outcome }));
+    let Some(active) = active else { return proposal(settings, SettingsOutcome::Empty) };
+    let refusal = match loader.attempt(number, active.component(), &settings, Some(&active)).await {
+        Ok(release) => return proposal(settings, SettingsOutcome::Serves(release)),
+        Err(refusal) => refusal,
+    };
+    if let Some(newest) = newest
+        && let Ok(release) = loader.attempt(number, &newest, &settings, Some(&active)).await
+    {
+        return proposal(settings, SettingsOutcome::Serves(release));
+    }
+    if !refusal.lasting
+        && let Some(release) = loader.unasked(&active, &settings, &refusal)
+    {
+        return proposal(settings, SettingsOutcome::Serves(release));
+    }
+    if let Some(kept) = loader.keeping_config(&settings, &in_force)?
+        && let Ok(release) = loader.attempt(number, active.component(), &kept, Some(&active)).await
+    {
+        return proposal(kept, SettingsOutcome::KeepsConfig(release, Wanted { settings, refusal }));
+    }
+    proposal(settings, SettingsOutcome::Stops(active.component().clone(), refusal))
+}
