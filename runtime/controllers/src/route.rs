@@ -164,7 +164,12 @@ impl Pass<'_> {
             return false;
         };
         if let Some(reason) = reason.filter(|reason| reported.idle.replace(reason) != Some(reason)) {
-            tracing::warn!(controller.name = actor.controller, provider.name = actor.provider, reason, "idle");
+            tracing::warn!(
+                controller.name = actor.controller,
+                provider.name = actor.provider,
+                reason,
+                "the route controller does nothing for this provider"
+            );
             if cloud.routes().is_some() {
                 let kind = (EventKind::Warning, reasons::ROUTES_NOT_CONFIGURED);
                 context.reporter.event(actor, &cluster(), kind, format!("{}: {reason}", actor.provider));

@@ -16,8 +16,8 @@ pub(crate) struct ServiceLocks {
 }
 
 impl ServiceLocks {
-    /// Returns true if this provider may work on the Service until [`Self::end`]; otherwise `end`
-    /// returns it.
+    /// Returns true if this provider may work on the Service until [`Self::end`]. Otherwise the
+    /// provider waits, and the holder's `end` returns it.
     pub(crate) fn begin(&self, key: &ObjectKey, lane: LaneId) -> bool {
         let mut taken = self.lock();
         if let Some(waiting) = taken.get_mut(key) {

@@ -308,7 +308,7 @@ fn report_interfaces(context: &Context, lane: &Lane) {
 }
 
 fn report_claim(context: &Context, lane: &Lane, reason: &'static str, text: String) {
-    tracing::warn!(provider.name = lane.name, reason = text, "a part of the provider's settings has no effect");
+    tracing::warn!(provider.name = lane.name, reason = text, "a setting of the provider has no effect");
     let actor = Actor { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
     context.reporter.event(&actor, &cluster(), (EventKind::Warning, reason), text);
 }

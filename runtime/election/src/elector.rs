@@ -96,7 +96,7 @@ impl Elector {
     }
 
     /// Returns `None` if another process holds the lease, otherwise the time when the request was
-    /// sent, from which the lease counts.
+    /// sent: the duration of the lease begins then.
     ///
     /// Reads the lease first, whatever the watch reported: a watch may lag or may have broken
     /// unnoticed. The write has the resource version of that read.

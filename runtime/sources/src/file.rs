@@ -53,8 +53,8 @@ pub struct FileSourceSettings {
     /// [`Self::POLL_MIN`].
     pub poll: Duration,
     /// How long the file has to stay unchanged before it is offered, unless a rename put it there.
-    /// Default 50 ms: ten thousand times the pause between two writes of a copy, and a sixth of the
-    /// time limit of a swap.
+    /// Default 50 ms: ten thousand times the pause between two writes of a copy, and a twentieth of
+    /// the bound of a swap.
     pub settle: Duration,
     /// Largest file that is read, in bytes. Default 32 MiB.
     pub bytes_max: u64,

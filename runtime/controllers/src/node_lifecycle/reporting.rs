@@ -58,7 +58,11 @@ fn stopped(context: &Context, actor: &Actor, Judgement { loss, budget, peak, .. 
 pub(crate) fn finding(context: &Context, lane: &Lane, actor: &Actor, judgement: &Judgement, held: &[NodeView]) {
     let finding = held.first().map(|first| {
         let stopped = stopped(context, actor, judgement);
-        format!("{} nodes without a machine are kept, such as {}. {stopped}", held.len(), first.node.name)
+        format!(
+            "the breaker keeps {} nodes whose machines were not found, such as {}. {stopped}",
+            held.len(),
+            first.node.name
+        )
     });
     lane.findings.set(Finding::NodesHeld, finding);
 }

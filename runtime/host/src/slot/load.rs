@@ -68,7 +68,7 @@ impl ComponentLoader for Loader {
             tracing::warn!(
                 provider.name = %self.name,
                 code = refusal.code,
-                "the active release could not be asked about the new settings, which come into force all the same: {refusal}"
+                "the host could not run `check-config` of the active release; the new settings come into force without it: {refusal}"
             );
             let provider = SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(provider.release()), Arc::clone(info));
             let release = (component.clone(), compiled.clone());

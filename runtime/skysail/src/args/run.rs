@@ -29,7 +29,8 @@ pub(crate) use generic::GenericArgs;
 pub(crate) use logging::LoggingFormat;
 pub(crate) use providers::ProviderArgs;
 
-/// `skysail run`. Names and defaults are those of upstream's cloud-controller-manager.
+/// `skysail run`. The names are those of upstream's cloud-controller-manager, and so are the
+/// defaults but for four (`deploy/docs/flags.md`).
 #[derive(Debug, Args)]
 #[command(after_help = super::NOTATION, args_override_self = true)]
 pub(crate) struct RunArgs {

@@ -33,7 +33,7 @@ Required permissions: list providers.skysail.dev; with --server, get the path
 /providers. deploy/docs/providers.md shows how to create such an account.
 The exit code is 0 even if a provider is not ready. To wait for a provider, use
 `kubectl wait --for=condition=Ready provider/sim`; to wait for the end of a
-roll-out, `kubectl wait --for=condition=Progressing=false --timeout=3h
+rollout, `kubectl wait --for=condition=Progressing=false --timeout=3h
 provider/sim`.";
 
 /// `skysail status`.

@@ -248,7 +248,7 @@ impl RegistryFailure {
             Self::Unreachable { .. } => "RegistryUnreachable",
             Self::NotTls { .. } => "RegistryNotTls",
             Self::TooSlow { .. } => "RegistryTooSlow",
-            Self::RefusedTarget { .. } => "RegistryLedAstray",
+            Self::RefusedTarget { .. } => "RegistryTargetRefused",
             Self::WrongDigest { .. } => "ArtifactWrongDigest",
             Self::WrongSize { .. } => "ArtifactWrongSize",
             Self::TooLarge { .. } => "SourceTooLarge",

@@ -36,9 +36,7 @@ struct Options {
     part: Vec<Part>,
     /// Name of the component in the folder `components`; it has to be a provider for the simulated
     /// cloud. Each release is this component with another digest. The default has the size that the
-    /// bounds assume. With several components the releases alternate; functions that two of them
-    /// share are not compiled again, so completely different builds show the longest swaps. The
-    /// restart uses the first component.
+    /// bounds assume. With several components the releases alternate; the restart uses the first.
     #[arg(long, default_value = "simcloud-basic")]
     component: Vec<String>,
     /// Calls per second during the swaps.

@@ -146,7 +146,7 @@ async fn a_cloud_that_finds_none_of_ten_machines_removes_no_node() {
     pass(WINDOW - MINUTE).await;
     assert_eq!(remaining(&world).await, 10);
     let finding = world.clouds[0].finding(Finding::NodesHeld).unwrap();
-    assert!(finding.starts_with("4 nodes without a machine are kept, such as n00."), "{finding}");
+    assert!(finding.starts_with("the breaker keeps 4 nodes whose machines were not found, such as n00."), "{finding}");
 }
 
 /// Lesson 39: the report was false, or a temporary fault of the cloud.

@@ -97,6 +97,8 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("skysail-serving", "wasmtime*", ""),
     ("skysail-serving", "reqwest", ""),
     ("skysail-guest-sdk", "tokio", ""),
+    ("skysail-test-conformance", "skysail-host", ""),
+    ("skysail-test-simulation", "skysail-host", ""),
     ("skysail-guest-sdk", "kube*", ""),
 ];
 

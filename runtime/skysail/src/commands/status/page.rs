@@ -101,7 +101,7 @@ fn trouble(status: &ProviderStatus) -> Vec<String> {
     lines
 }
 
-/// The serving release, its probation, and the releases of a roll-out.
+/// The serving release, its probation, and the releases of a rollout.
 fn releases(status: &ProviderStatus, now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     match &status.active {

@@ -60,7 +60,7 @@ fn ready() -> Provider {
         "observedGeneration": 3, "active": active(), "swaps": 1, "calls": calls(),
         "conditions": [
             condition("Ready", "True", "Serving", "simcloud 1.2.3 (sha256:010101010101) serves"),
-            condition("Degraded", "False", "AsWanted", "the provider is as its settings ask, or a roll-out is in progress"),
+            condition("Degraded", "False", "AsWanted", "the provider is as its settings ask, or a rollout is in progress"),
         ],
     });
     provider("sim", &status)
@@ -127,7 +127,7 @@ fn a_provider_that_serves() {
 
           CONDITION   STATUS   REASON     SINCE   MESSAGE
           Ready       True     Serving    60m     simcloud 1.2.3 (sha256:010101010101) serves
-          Degraded    False    AsWanted   60m     the provider is as its settings ask, or a roll-out is in progress
+          Degraded    False    AsWanted   60m     the provider is as its settings ask, or a rollout is in progress
 
           FUNCTION                CALLS   FAILED   P50    P99     FUEL P99   FUEL MAX   OF LIMIT   LIMITS HIT            OUTCOMES
           instances.metadata      3       0        1ms    12ms    650        650        <0.1%      -                     Ok 3

@@ -377,7 +377,7 @@ async fn a_redirect_to_a_private_address_is_refused_and_one_to_a_trusted_host_is
     let pinned = reference(&server, &format!("@{digest}"));
     // First case: the URL is not HTTPS.
     let failure = pull_with(options(&server), &pinned).await.unwrap_err();
-    expect!["RegistryLedAstray: REGISTRY refers to http://127.0.0.1:PORT, which is refused: the URL is not HTTPS: list that host in source.oci.plainHTTP to allow it"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
+    expect!["RegistryTargetRefused: REGISTRY refers to http://127.0.0.1:PORT, which is refused: the URL is not HTTPS: list that host in source.oci.plainHTTP to allow it"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
 
     let mut trusting = options(&server);
     trusting.plain_http.insert(store.host.clone());
@@ -390,7 +390,7 @@ async fn a_redirect_to_a_private_address_is_refused_and_one_to_a_trusted_host_is
     });
     let judge = std::sync::Arc::new(|address| Err(format!("{address} is the metadata service")));
     let failure = pull_with(RegistryOptions { judge, ..options(&server) }, &pinned).await.unwrap_err();
-    expect!["RegistryLedAstray: 127.0.0.1:PORT refers to https://169.254.169.254, which is refused: 169.254.169.254 is the metadata service: list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&server, &failure));
+    expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to https://169.254.169.254, which is refused: 169.254.169.254 is the metadata service: list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&server, &failure));
 }
 
 #[tokio::test]
@@ -401,7 +401,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         let location = [(header::LOCATION, "https://localhost/blob")];
         asked.path.contains("/blobs/").then(|| (StatusCode::FOUND, location).into_response())
     });
-    refused(&server, &format!("@{digest}"), expect!["RegistryLedAstray: 127.0.0.1:PORT refers to localhost, which is refused: 127.0.0.1 is loopback: list that host in source.oci.trustedHosts to allow it"]).await;
+    refused(&server, &format!("@{digest}"), expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to localhost, which is refused: 127.0.0.1 is loopback: list that host in source.oci.trustedHosts to allow it"]).await;
 }
 
 #[tokio::test]
@@ -411,7 +411,7 @@ async fn a_redirect_loop_ends() {
         let location = [(header::LOCATION, asked.path.clone())];
         Some((StatusCode::FOUND, location).into_response())
     });
-    refused(&server, ":v1", expect!["RegistryLedAstray: 127.0.0.1:PORT refers to http://127.0.0.1:PORT, which is refused: more than 5 redirects: report it to the registry's operator"]).await;
+    refused(&server, ":v1", expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to http://127.0.0.1:PORT, which is refused: more than 5 redirects: report it to the registry's operator"]).await;
     assert_eq!(server.asked().len(), 6);
 }
 
@@ -426,7 +426,7 @@ async fn credentials_are_not_sent_to_a_token_service_of_another_host() {
     let [in_file, _] = docker_config(&server, &folder);
     known.credentials = Some(in_file);
     let failure = pull_with(known.clone(), &reference(&server, ":v1")).await.unwrap_err();
-    expect!["RegistryLedAstray: REGISTRY refers to http://127.0.0.1:PORT, which is refused: credentials are not sent to another host: list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
+    expect!["RegistryTargetRefused: REGISTRY refers to http://127.0.0.1:PORT, which is refused: credentials are not sent to another host: list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
     assert!(thief.asked().is_empty());
 
     known.trusted_hosts = BTreeSet::from([thief.host.clone()]);

@@ -1,4 +1,4 @@
-//! The roll-out of a release: comparison with its predecessor (shadow), canary, rollback and a
+//! The rollout of a release: comparison with its predecessor (shadow), canary, rollback and a
 //! retry on request.
 
 use std::collections::BTreeSet;
@@ -138,7 +138,7 @@ async fn grows(world: &World, good: &Path) -> Result<()> {
     ensure!(asked.and_then(Value::as_u64).is_some_and(|asked| asked > 0), "{status:#}");
     ensure!(differing == Some(&json!(0)), "{status:#}");
     world
-        .until("the roll-out is complete", |status| {
+        .until("the rollout is complete", |status| {
             is(status, "Progressing", "False") && is(status, "Degraded", "False")
         })
         .await?;

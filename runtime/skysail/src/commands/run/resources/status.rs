@@ -162,7 +162,7 @@ fn progressing(said: Option<SlotReport<'_>>) -> Verdict {
                 format!("the serving release is on probation; if it fails, {} serves again", short(predecessor));
             ("True", "Probation".to_owned(), message)
         }
-        None => ("False", "Complete".to_owned(), "no roll-out is in progress".to_owned()),
+        None => ("False", "Complete".to_owned(), "no rollout is in progress".to_owned()),
     }
 }
 
@@ -173,7 +173,7 @@ fn degraded(provider_state: &ProviderState, said: Option<SlotReport<'_>>, now: T
         None => (
             "False",
             "AsWanted".to_owned(),
-            "the provider is as its settings ask, or a roll-out is in progress".to_owned(),
+            "the provider is as its settings ask, or a rollout is in progress".to_owned(),
         ),
     }
 }

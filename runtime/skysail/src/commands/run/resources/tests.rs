@@ -117,29 +117,29 @@ fn conditions_and_events_follow_a_swap() {
         --- the object was applied
         Ready=False NotServing since 1: no release serves: the source has not offered one yet
         ReleaseAccepted=Unknown NothingOffered since 1: the source has not offered a component yet
-        Progressing=False Complete since 1: no roll-out is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         --- its release is offered
         Ready=False NotServing since 1: no release serves: the source has not offered one yet
         ReleaseAccepted=Unknown Candidate since 1: sha256:010101010101 is offered and is being checked
         Progressing=True Candidate since 2: sha256:010101010101 is compiled
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         --- it serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 3: no roll-out is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Progressing=False Complete since 3: no rollout is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- no change
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 3: no roll-out is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Progressing=False Complete since 3: no rollout is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         --- another release serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:020202020202) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:020202020202) is what the source offers
         Progressing=True Probation since 5: the serving release is on probation; if it fails, sha256:010101010101 serves again
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves, from oci registry.example.com/sim:v1
     "#]].assert_eq(&life.story);
 }
@@ -195,25 +195,25 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
         --- it serves
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 1: no roll-out is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- another release serves a share
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
         Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         EVENT Normal CanaryStarted: 1.3.0 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves 10 % of the objects, from oci registry.example.com/sim:v1
         EVENT Warning ReleaseDiffers: sha256:0202020202020202020202020202020202020202020202020202020202020202 answered 1 of 3 calls differently from its predecessor: routes.list: [] before, [1] now
         --- no change
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
         Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 4: a call trapped: wasm trap
-        Progressing=False Complete since 4: no roll-out is in progress
+        Progressing=False Complete since 4: no rollout is in progress
         Degraded=True ProbationTrap since 4: a call trapped: wasm trap
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
     "#]].assert_eq(&life.story);
@@ -241,53 +241,53 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
         --- it serves
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 1: no roll-out is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
         --- a retry was requested, and it is rolled back again
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
         --- no change
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         --- the retry is no longer requested
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         --- the registry is unreachable
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False RegistryUnreachable since 2: the registry cannot be reached
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True RegistryUnreachable since 2: the registry cannot be reached
         EVENT Warning SourceFailed: RegistryUnreachable: the registry cannot be reached
         --- the registry is reachable again
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         EVENT Warning ReleaseRefused: ProbationTrap: a call trapped: wasm trap
         --- the object is invalid
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False SpecRefused since 2: spec.limits.fuel: 1 is too little
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True SpecRefused since 2: spec.limits.fuel: 1 is too little
         EVENT Warning SpecRefused: spec.limits.fuel: 1 is too little
         --- a bad release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False CompileFailed since 2: it is not valid wasm
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True CompileFailed since 2: it is not valid wasm
         EVENT Warning ReleaseRefused: CompileFailed: it is not valid wasm
     "#]].assert_eq(&life.story);
@@ -307,7 +307,7 @@ fn a_changed_source_is_unknown_until_it_answers() {
         --- the registry is unreachable
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False RegistryUnreachable since 1: the registry cannot be reached
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True RegistryUnreachable since 1: the registry cannot be reached
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         EVENT Warning SourceFailed: RegistryUnreachable: the registry cannot be reached
@@ -315,12 +315,12 @@ fn a_changed_source_is_unknown_until_it_answers() {
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=Unknown NothingOffered since 2: the source has not offered a component yet
         Progressing=True Asking since 2: the source has not answered yet
-        Degraded=False AsWanted since 2: the provider is as its settings ask, or a roll-out is in progress
+        Degraded=False AsWanted since 2: the provider is as its settings ask, or a rollout is in progress
         --- the new source offers the same release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 3: no roll-out is in progress
-        Degraded=False AsWanted since 2: the provider is as its settings ask, or a roll-out is in progress
+        Progressing=False Complete since 3: no rollout is in progress
+        Degraded=False AsWanted since 2: the provider is as its settings ask, or a rollout is in progress
     "#]].assert_eq(&life.story);
 }
 
@@ -363,14 +363,14 @@ fn a_claim_of_an_older_provider_is_reported_unless_a_release_is_refused() {
         --- an older provider has the claim
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ClaimTaken since 1: spec.default: provider "a" is the default already
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ClaimTaken since 1: spec.default: provider "a" is the default already
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         EVENT Warning ClaimTaken: spec.default: provider "a" is the default already
         --- a bad release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False CompileFailed since 1: it is not valid wasm
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True CompileFailed since 1: it is not valid wasm
         EVENT Warning ReleaseRefused: CompileFailed: it is not valid wasm
     "#]].assert_eq(&life.story);
@@ -384,7 +384,7 @@ fn an_object_that_was_never_valid_has_no_slot_and_is_not_ready() {
         --- invalid from the start
         Ready=False NotServing since 1: no release serves: spec.source: the source is empty
         ReleaseAccepted=False SpecRefused since 1: spec.source: the source is empty
-        Progressing=False Complete since 1: no roll-out is in progress
+        Progressing=False Complete since 1: no rollout is in progress
         Degraded=True SpecRefused since 1: spec.source: the source is empty
         EVENT Warning SpecRefused: spec.source: the source is empty
     "#]]
@@ -429,7 +429,7 @@ fn the_status_in_json() {
             },
             {
               "lastTransitionTime": "1970-01-01T00:00:05Z",
-              "message": "the provider is as its settings ask, or a roll-out is in progress",
+              "message": "the provider is as its settings ask, or a rollout is in progress",
               "observedGeneration": 3,
               "reason": "AsWanted",
               "status": "False",
