@@ -16,7 +16,7 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ending, Finding, Ledger, Manager, ManagerError, ProviderAddresses,
+    ControllerMetrics, ControllerSettings, Ending, Finding, Ledger, Manager, ManagerError, Progress, ProviderAddresses,
     ProviderEntry, Providers,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
@@ -180,6 +180,8 @@ pub struct World {
     pub server: Arc<ApiServer>,
     /// The manager's metrics.
     pub registry: Registry,
+    /// The progress of the manager's workers.
+    pub progress: Progress,
     providers: watch::Sender<Providers>,
     settings: ControllerSettings,
     ledger: Ledger,
@@ -223,6 +225,7 @@ impl World {
             running: JoinSet::new(),
             server,
             registry: Registry::default(),
+            progress: Progress::default(),
             // Periodic provider calls would appear in every transcript; tests that need them enable
             // them.
             settings: ControllerSettings {
@@ -282,7 +285,8 @@ impl World {
         let metrics = ControllerMetrics::register(&mut self.registry);
         let client = self.fence.clone().map_or_else(|| self.client.clone(), |fence| fenced(&self.client, fence));
         let manager = Manager::new(client, providers, self.settings.clone(), metrics, self.ledger.clone())
-            .fenced(self.fence.clone().unwrap_or_default());
+            .fenced(self.fence.clone().unwrap_or_default())
+            .observed(self.progress.clone());
         self.running.spawn(manager.run(self.stop.clone()));
     }
 

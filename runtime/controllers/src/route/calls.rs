@@ -23,19 +23,23 @@ pub(crate) struct Calls<'a> {
     context: &'a Context,
     lane: &'a Lane,
     stop: &'a CancellationToken,
-    call: Call,
 }
 
 impl<'a> Calls<'a> {
     pub(crate) fn new(context: &'a Context, lane: &'a Lane, stop: &'a CancellationToken) -> Self {
-        // A call about many routes names no object.
-        Self { context, lane, stop, call: context.call(lane, None) }
+        Self { context, lane, stop }
+    }
+
+    /// The metadata of one call: each page is a step of the turn. A call about many routes names no
+    /// object.
+    fn call(&self) -> Call {
+        self.context.call(self.lane, None)
     }
 
     /// Every route that the provider reports for this cluster.
     pub(crate) async fn list(&self) -> Result<Vec<Route>> {
         match self.lane.provider.routes() {
-            Some(routes) => routes.list(&self.call, &self.context.settings.cluster_name).await,
+            Some(routes) => routes.list(&self.call(), &self.context.settings.cluster_name).await,
             None => Err(absent()),
         }
     }
@@ -49,7 +53,7 @@ impl<'a> Calls<'a> {
             }
             // Fetched for each page, because a swap may replace the release in between.
             let answer = match self.lane.provider.routes() {
-                Some(routes) => routes.create(&self.call, &self.context.settings.cluster_name, page).await,
+                Some(routes) => routes.create(&self.call(), &self.context.settings.cluster_name, page).await,
                 None => Err(absent()),
             };
             answers.take(page.len(), answer);
@@ -65,7 +69,7 @@ impl<'a> Calls<'a> {
                 continue;
             }
             let answer = match self.lane.provider.routes() {
-                Some(routes) => routes.delete(&self.call, &self.context.settings.cluster_name, page).await,
+                Some(routes) => routes.delete(&self.call(), &self.context.settings.cluster_name, page).await,
                 None => Err(absent()),
             };
             answers.take(page.len(), answer);

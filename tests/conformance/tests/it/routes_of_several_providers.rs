@@ -292,3 +292,22 @@ async fn a_shutdown_begins_no_further_page_and_writes_no_condition() {
     assert_eq!(world.fake().calls(), ["list-routes", "create-routes (25 routes)"]);
     assert_eq!(world.network_unavailable("n00").await, "-");
 }
+
+/// Otherwise a provider that needs most of its deadline for each page fails `/livez`, and the
+/// kubelet restarts the manager of all providers.
+#[tokio::test(start_paused = true)]
+async fn each_page_of_routes_is_progress() {
+    let world = two().await;
+    let stale: Vec<String> = (0..250).map(|n| format!("gone 10.120.{n}.128/25")).collect();
+    world.clouds[0].fake.set_routes(routes(&stale.iter().map(String::as_str).collect::<Vec<_>>()));
+    world.clouds[0].fake.on_call(|_| Box::pin(pass(29 * S)));
+    let world = world.start().await;
+    let mut calls = Vec::new();
+    while !calls.iter().any(|call: &String| call.starts_with("create-routes")) {
+        pass(S).await;
+        assert_eq!(world.progress.check(|_| 30 * S), Ok(()), "{calls:?}");
+        calls.extend(world.clouds[0].fake.take_calls());
+    }
+    let deletions = calls.iter().filter(|call| *call == "delete-routes (25 routes)").count();
+    assert_eq!(deletions, 10, "{calls:?}");
+}
