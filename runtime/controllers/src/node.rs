@@ -98,7 +98,12 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
         .for_each_concurrent(writes, |view| {
             let answer = answers.get(view.node.name.as_str());
             async move {
-                let view = &afresh(context, view);
+                let Some(view) = &afresh(context, view) else {
+                    // The new owner's queue has the node.
+                    lane.nodes.forget(&view.node.name);
+                    lane.nodes.done(view.node.name.clone(), Next::OnChange);
+                    return;
+                };
                 let result = initialize_one(context, lane, view, answer).await;
                 count_write(context, actor, view, &result);
                 finish(context, lane, (actor, view), result, reasons::INITIALIZING_NODE_FAILED);
@@ -116,15 +121,16 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
 
 /// The current state of the node after a call that may have taken long: kubelets write nodes every
 /// few seconds, and a write based on an older state is rejected. Returns the earlier state if UID,
-/// provider ID, owner or taint changed: the write is then rejected, and the node's next turn calls
-/// the provider again.
-pub(crate) fn afresh(context: &Context, before: &NodeView) -> NodeView {
-    let same = |now: &NodeView| {
-        let asked =
-            |view: &NodeView| (view.node.uid.clone(), view.node.provider_id.clone(), view.owner, view.uninitialized);
-        asked(now) == asked(before)
-    };
-    context.nodes.get(&before.node.name).filter(same).unwrap_or_else(|| before.clone())
+/// provider ID or taint changed: the write is then rejected, and the node's next turn calls the
+/// provider again. Returns `None` if the node has another owner: an edit of claims does not change
+/// the node, so the API server would accept the write.
+pub(crate) fn afresh(context: &Context, before: &NodeView) -> Option<NodeView> {
+    let Some(now) = context.nodes.get(&before.node.name) else { return Some(before.clone()) };
+    if now.node.uid == before.node.uid && now.owner != before.owner {
+        return None;
+    }
+    let asked = |view: &NodeView| (view.node.uid.clone(), view.node.provider_id.clone(), view.uninitialized);
+    Some(if asked(&now) == asked(before) { now } else { before.clone() })
 }
 
 /// Whether a release serves that does not support instances.

@@ -35,7 +35,7 @@ mod reporting;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future::ready, stream};
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Detail, Interface, NodeSet, Result as ProviderResult};
 use tokio::time::Instant;
@@ -98,7 +98,7 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, state: &mut Lifecyc
     state.deleted.retain(|uid| shown.contains(uid.as_str()));
     let mut missing = confirmed(context, state, &planned);
     // Skip nodes that another client deleted during the call: the breaker must not count them.
-    missing.retain(|(view, _)| context.nodes.get(&view.node.name).is_some_and(|now| now.node.uid == view.node.uid));
+    missing.retain(|(view, _)| is_still_its(context, lane, view));
     // judge (pure)
     let mut judgement = judge(context, lane, state, &missing, (now, false));
     if judgement.depends_on_the_others() && others_found(context, lane, state, &missing).await {
@@ -116,9 +116,11 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, state: &mut Lifecyc
     let writes = context.settings.concurrent_node_lifecycle_syncs.max(1);
     let actor = &actor;
     stream::iter(planned)
+        .filter(|(view, _)| ready(is_still_its(context, lane, view)))
         .for_each_concurrent(writes, |(view, action)| async move { apply(context, actor, &view, action).await })
         .await;
     let deletions = stream::iter(gone)
+        .filter(|(view, _)| ready(is_still_its(context, lane, view)))
         .map(|(view, node)| async move { (delete(context, actor, &view).await, view, node) })
         .buffer_unordered(writes);
     let deletions: Vec<(Option<Deleted>, NodeView, Missing)> = deletions.collect().await;
@@ -132,6 +134,14 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, state: &mut Lifecyc
         }
     }
     context.reporter.metrics.monitor_nodes_duration.observe(began.elapsed().as_secs_f64());
+}
+
+/// Whether the node exists and the provider may still act on it. An operator may edit claims, and
+/// remove or add providers, while a call runs; the node itself does not change then, so the API
+/// server would accept a write of the former owner.
+fn is_still_its(context: &Context, lane: &Lane, view: &NodeView) -> bool {
+    let now = context.nodes.get(&view.node.name).filter(|now| now.node.uid == view.node.uid);
+    now.is_some_and(|now| now.owner.provider() == Some(lane.id)) && !context.nodes.is_disputable(lane.id)
 }
 
 /// Plans the action for each node that is not ready, or is ready with a leftover taint.

@@ -62,7 +62,9 @@ pub(crate) async fn update_all(context: &Context, lane: &Arc<Lane>) {
     let actor = &actor;
     stream::iter(views.iter().zip(described))
         .for_each_concurrent(context.settings.node_status_writes(), |(view, answer)| async move {
-            update_one(context, actor, &afresh(context, view), answer).await;
+            if let Some(view) = afresh(context, view) {
+                update_one(context, actor, &view, answer).await;
+            }
         })
         .await;
 }

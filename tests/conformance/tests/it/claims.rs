@@ -308,3 +308,55 @@ async fn a_node_without_provider_id_goes_to_the_provider_that_an_operator_writes
     pass(60 * S).await;
     assert_eq!((backends(&world), holder(&world).await), (vec!["n".to_owned()], json!("one")));
 }
+
+/// Lets the calls of the first provider that begin with `call` take ten seconds.
+fn slow(world: &World, call: &'static str) {
+    world.fake().on_call(move |line| {
+        let slow = line.starts_with(call);
+        Box::pin(async move {
+            if slow {
+                pass(10 * S).await;
+            }
+        })
+    });
+}
+
+/// Waits until the first provider has been asked this often.
+async fn until_asked(world: &World, call: &str, times: usize) {
+    while world.fake().calls().iter().filter(|line| line.starts_with(call)).count() < times {
+        pass(S).await;
+    }
+}
+
+/// An edit of claims does not change the node, so the API server would accept the deletion.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gets_another_owner_during_the_look_up_is_not_deleted_by_the_former_one() {
+    let mut world = serving(Cloud::new("one")).await;
+    world.fake().remove_instance("c");
+    slow(&world, "describe state");
+    world.heartbeat("c", "Unknown").await;
+    until_asked(&world, "describe state", 2).await;
+    let two = Cloud::new("two").prefixed(&["one://c"]);
+    two.fake.add_instances(["c"]);
+    world.edit(|clouds| clouds.push(two)).await;
+    pass(60 * S).await;
+    assert!(world.node("c").await.is_some(), "{:?}", world.fake().calls());
+}
+
+/// A provider ID is immutable.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gets_another_owner_during_the_look_up_is_not_initialised_by_the_former_one() {
+    let mut world = serving(Cloud::new("one")).await;
+    world.fake().add_instances(["new"]);
+    slow(&world, "describe metadata nodes=new");
+    world.add_new_node_with("new", json!({ "account": "two" })).await;
+    until_asked(&world, "describe metadata nodes=new", 1).await;
+    let two = Cloud::new("two").selects("account", "two");
+    two.fake.add_instances(["new"]);
+    // The former owner's call ends first.
+    two.fake.on_call(|_| Box::pin(pass(20 * S)));
+    world.edit(|clouds| clouds.push(two)).await;
+    pass(60 * S).await;
+    let node = world.node("new").await.unwrap();
+    assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some("two://new"));
+}
