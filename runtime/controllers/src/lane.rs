@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     findings::Findings,
+    ledger::Generation,
     metrics::ControllerMetrics,
     ownership::LaneId,
     provider_addresses::{ProviderAddresses, Readdressed},
@@ -146,11 +147,11 @@ impl Lane {
         self.settings().addresses.clone()
     }
 
-    /// Changes with every input of a load balancer that is not part of its Service: the release,
-    /// and the addresses that an operator allows.
-    pub(crate) fn generation(&self) -> u64 {
+    /// Changes with every input of a load balancer that is not part of its Service: the provider,
+    /// the release, and the addresses that an operator allows.
+    pub(crate) fn generation(&self) -> Generation {
         // Both counters only grow, so each change produces a new sum.
-        self.release().wrapping_add(self.edits.load(Ordering::Relaxed))
+        (self.id, self.release().wrapping_add(self.edits.load(Ordering::Relaxed)))
     }
 
     /// Changes with the release and with its settings.

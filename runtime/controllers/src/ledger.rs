@@ -22,12 +22,17 @@ use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
 use tokio::time::Instant;
 
-use crate::{backoff::Repairs, service_spec::status, watch::ObjectKey};
+use crate::{backoff::Repairs, ownership::LaneId, service_spec::status, watch::ObjectKey};
 
 /// The resource version as a number, which Kubernetes' API server uses; none if it is not a number.
 pub(crate) fn version(object: &core::Service) -> Option<u64> {
     object.metadata.resource_version.as_deref()?.parse().ok()
 }
+
+/// What a load balancer was made with beside its Service and nodes: the lane, and the number of
+/// releases and edits of the lane at that time. A provider that is removed and added again under
+/// its name is another lane, so that a late answer of the former one counts for nothing.
+pub(crate) type Generation = (LaneId, u64);
 
 /// One Service that was passed to a provider.
 #[derive(Clone, Debug)]
@@ -58,7 +63,7 @@ pub(crate) enum State {
     Serving(Serving),
     /// Another controller manages the load balancer, according to the provider's release of this
     /// generation.
-    Elsewhere { generation: u64 },
+    Elsewhere { generation: Generation },
     /// The load balancer is deleted; only our writes to the object are missing.
     Deleted,
 }
@@ -95,7 +100,7 @@ pub(crate) struct NextTry {
 pub(crate) struct Serving {
     pub(crate) nodes: Backends,
     /// Generation of the provider when the `ensure` began.
-    pub(crate) generation: u64,
+    pub(crate) generation: Generation,
     /// The provider's answer.
     pub(crate) status: LoadBalancerStatus,
     pub(crate) written: Written,

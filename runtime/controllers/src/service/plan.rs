@@ -10,7 +10,7 @@ use skysail_provider::{LoadBalancerStatus, Service};
 use super::predicates::needs_update;
 use crate::{
     backoff::Retry,
-    ledger::{Backends, Entry, Serving, State, Waits, Written, version},
+    ledger::{Backends, Entry, Generation, Serving, State, Waits, Written, version},
     nodes::SharedNodes,
     ownership::LaneId,
     queue::Next,
@@ -55,7 +55,7 @@ pub(crate) struct Observed {
     pub(crate) answers: PlanAnswers,
     pub(crate) shared: SharedNodes,
     /// Generation of the planning provider.
-    pub(crate) generation: u64,
+    pub(crate) generation: Generation,
     /// The waits of the entry.
     pub(crate) waits: Waits,
 }

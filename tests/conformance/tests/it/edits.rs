@@ -116,6 +116,29 @@ async fn a_provider_that_is_removed_and_added_again_serves_its_services_again() 
     assert_eq!(calls(&world)[0], 0);
 }
 
+/// The call of the removed provider ends after the new one has begun; its answer says nothing about
+/// the other account.
+#[tokio::test(start_paused = true)]
+async fn the_late_answer_of_a_removed_provider_does_not_count_for_its_successor() {
+    let mut world = serving().await;
+    let removed = world.clouds[1].fake.clone();
+    removed.on_call(|line| {
+        let slow = line.starts_with("ensure default/late");
+        Box::pin(async move {
+            if slow {
+                pass(20 * S).await;
+            }
+        })
+    });
+    world.add_service("late", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    pass(5 * S).await;
+    world.edit(|clouds| drop(clouds.pop())).await;
+    world.edit(|clouds| clouds.push(Cloud::new("two").class("two.example/lb"))).await;
+    pass(120 * S).await;
+    assert_eq!(removed.cloud().len(), SERVICES + 1, "the removed provider's call ran to its end");
+    assert_eq!(world.clouds[1].fake.cloud().len(), SERVICES + 1);
+}
+
 /// Names of providers come and go, and a series that stays takes memory and a place in every
 /// scrape.
 #[tokio::test(start_paused = true)]

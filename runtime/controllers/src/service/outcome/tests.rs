@@ -33,7 +33,7 @@ fn observed() -> Observed {
         may_hold: vec![1, 2],
         answers: PlanAnswers::default(),
         shared: Nodes::default().shared(0),
-        generation: 7,
+        generation: (1, 7),
         waits: Waits::default(),
     }
 }
@@ -70,7 +70,7 @@ fn outcomes() -> Vec<(&'static str, PlanOutcome)> {
 fn states() -> Vec<Option<State>> {
     let serving = |nodes| {
         let (status, written) = (LoadBalancerStatus::default(), Written::At(None));
-        Some(State::Serving(Serving { nodes, generation: 1, status, written, overdue: true }))
+        Some(State::Serving(Serving { nodes, generation: (1, 1), status, written, overdue: true }))
     };
     let before = Before { service: service("one"), nodes: Backends::Known(5), retry: None };
     vec![
@@ -80,7 +80,7 @@ fn states() -> Vec<Option<State>> {
         Some(State::Unsettled { before: Some(before) }),
         serving(Backends::Known(5)),
         serving(Backends::Unknown { failed: 1 }),
-        Some(State::Elsewhere { generation: 1 }),
+        Some(State::Elsewhere { generation: (1, 1) }),
         Some(State::Deleted),
     ]
 }
@@ -91,8 +91,8 @@ fn shown(state: Option<&State>) -> String {
         Some(State::Unconfirmed) => "unconfirmed".to_owned(),
         Some(State::Unsettled { before: None }) => "unsettled".to_owned(),
         Some(State::Unsettled { before: Some(before) }) => format!("unsettled before {:?}", before.nodes),
-        Some(State::Serving(Serving { nodes, generation, .. })) => format!("serving {nodes:?} at {generation}"),
-        Some(State::Elsewhere { generation }) => format!("elsewhere at {generation}"),
+        Some(State::Serving(Serving { nodes, generation, .. })) => format!("serving {nodes:?} at {}", generation.1),
+        Some(State::Elsewhere { generation }) => format!("elsewhere at {}", generation.1),
         Some(State::Deleted) => "deleted".to_owned(),
     }
 }

@@ -45,10 +45,14 @@ fn planned(words: &str) -> String {
     let status = address();
     let written = if has("unwritten") { Written::No } else { Written::At(None) };
     let state = match () {
-        () if has("ensured") => {
-            Some(State::Serving(Serving { nodes, generation, status, written, overdue: has("overdue") }))
-        }
-        () if has("elsewhere") => Some(State::Elsewhere { generation }),
+        () if has("ensured") => Some(State::Serving(Serving {
+            nodes,
+            generation: (1, generation),
+            status,
+            written,
+            overdue: has("overdue"),
+        })),
+        () if has("elsewhere") => Some(State::Elsewhere { generation: (1, generation) }),
         () if has("failed") => {
             let before = Before { service: Arc::clone(&remembered), nodes, retry: None };
             Some(State::Unsettled { before: Some(before) })
@@ -78,7 +82,7 @@ fn planned(words: &str) -> String {
             found: has("found").then_some(true).or(has("not-found").then_some(false)),
         },
         shared,
-        generation: 1,
+        generation: (1, 1),
         waits,
     }))
 }

@@ -36,7 +36,7 @@ const STEP: Duration = Duration::from_mins(3);
 
 /// A manager whose cloud needs a time for each `ensure`, and one Service.
 struct World {
-    fake: FakeProvider,
+    fake: Arc<FakeProvider>,
     /// Number of calls of `ensure` that ended.
     ended: Arc<AtomicU64>,
     edits: mpsc::Sender<Providers>,
@@ -46,11 +46,11 @@ struct World {
     running: Pin<Box<dyn Future<Output = anyhow::Result<()>>>>,
 }
 
-fn providers(fake: &FakeProvider, class: &str) -> Providers {
+fn providers(provider: &Arc<FakeProvider>, class: &str) -> Providers {
     let entry = ProviderEntry {
         default: true,
         load_balancer_classes: vec![class.to_owned()],
-        ..ProviderEntry::new("sim", Arc::new(fake.clone()))
+        ..ProviderEntry::new("sim", Arc::clone(provider) as _)
     };
     Providers::new(vec![entry]).unwrap()
 }
@@ -59,7 +59,7 @@ impl World {
     /// Starts the manager, and returns while the first `ensure` runs, which takes this time.
     async fn start(takes: Duration) -> Self {
         let server = ApiServer::new(&ApiOptions::default());
-        let (fake, ended) = (FakeProvider::new("sim"), Arc::<AtomicU64>::default());
+        let (fake, ended) = (Arc::new(FakeProvider::new("sim")), Arc::<AtomicU64>::default());
         let count = Arc::clone(&ended);
         fake.on_call(move |line| {
             let (count, is_ensure) = (Arc::clone(&count), line.starts_with("ensure "));

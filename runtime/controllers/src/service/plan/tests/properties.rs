@@ -49,7 +49,7 @@ fn states(service: &Arc<skysail_provider::Service>, membership: u64) -> Vec<Opti
     ];
     let mut states =
         vec![None, Some(State::Unconfirmed), Some(State::Unsettled { before: None }), Some(State::Deleted)];
-    states.extend([1, 2].map(|generation| Some(State::Elsewhere { generation })));
+    states.extend([1, 2].map(|release| Some(State::Elsewhere { generation: (1, release) })));
     for nodes in nodes {
         for retry in [None, Some(NextTry { at: now() + Duration::from_secs(60), until_change: false })] {
             let before = Before { service: Arc::clone(service), nodes, retry };
@@ -62,7 +62,13 @@ fn states(service: &Arc<skysail_provider::Service>, membership: u64) -> Vec<Opti
             (1, Written::No, false),
             (2, Written::At(None), false),
         ] {
-            states.push(Some(State::Serving(Serving { nodes, generation, status: address(), written, overdue })));
+            states.push(Some(State::Serving(Serving {
+                nodes,
+                generation: (1, generation),
+                status: address(),
+                written,
+                overdue,
+            })));
         }
     }
     states
@@ -130,7 +136,7 @@ fn for_all(mut check: impl FnMut(Observed)) {
                         may_hold: LANES.into(),
                         answers: PlanAnswers::default(),
                         shared: shared.clone(),
-                        generation: 1,
+                        generation: (1, 1),
                     });
                 }
             }
