@@ -29,7 +29,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use arc_swap::ArcSwap;
 use skysail_provider::{Code, Error, Info, Interface};
 pub use skysail_slot::{
-    ActiveStatus, CanaryOptions, CanaryStatus, CandidateStatus, EarlierOffers, Offer, Offered, OnDifference,
+    ActiveStatus, CanaryOptions, CanaryStatus, CandidateStatus, DRAIN, EarlierOffers, Offer, Offered, OnDifference,
     ProbationOptions, ProbationStatus, Refusal, RefusalReason, RolloutOptions, ShadowOptions, ShadowStatus, SlotStatus,
     SourceFailure, Stage,
 };
@@ -300,6 +300,12 @@ impl Slot {
     #[must_use]
     pub fn serving(&self) -> Option<SandboxedProvider> {
         self.routing.load().active.as_ref().map(|active| active.provider.clone())
+    }
+
+    /// The component of the active release; none while nothing serves.
+    #[must_use]
+    pub fn component(&self) -> Option<Offer> {
+        self.routing.load().active.as_ref().map(|active| active.component.offer.clone())
     }
 
     /// Takes an offer through all stages, and waits for the end of it.

@@ -42,7 +42,7 @@ impl Feeder {
             bytes_max,
         });
         let mut task = JoinSet::new();
-        // `Fleet::prepare` checked that a source which needs a cluster has one.
+        // `Fleet::judge` checked that a source which needs a cluster has one.
         if let Some(offers) = spec.source.watch(bytes_max, kubernetes.as_ref()) {
             let (slot, status) = (Arc::clone(slot), slot.status());
             task.spawn(async move {
@@ -114,18 +114,18 @@ impl Keeper {
 }
 
 /// Writes releases that passed probation, and releases that were rolled back, to the archive.
-struct Kept {
+struct Kept<F> {
     keeper: Keeper,
-    /// What the source offered last.
-    last: watch::Receiver<Option<skysail_sources::Offer>>,
-    /// The component in the archive.
-    kept: Option<Digest>,
+    /// Returns the component of the active release. The source may have offered others since.
+    active: F,
+    /// Digest of the component in the archive.
+    kept: Option<String>,
     remembered: Option<Refusal>,
 }
 
-impl Kept {
-    fn new(keeper: Keeper, last: watch::Receiver<Option<skysail_sources::Offer>>) -> Self {
-        Self { keeper, last, kept: None, remembered: None }
+impl<F: Fn() -> Option<Offer>> Kept<F> {
+    const fn new(keeper: Keeper, active: F) -> Self {
+        Self { keeper, active, kept: None, remembered: None }
     }
 
     /// Runs in a task of its own: a disk that hangs must not delay an offer.
@@ -133,11 +133,7 @@ impl Kept {
         loop {
             let now = status.borrow_and_update().clone();
             self.follow(now).await;
-            let changed = select! {
-                changed = status.changed() => changed,
-                changed = self.last.changed() => changed,
-            };
-            if changed.is_err() {
+            if status.changed().await.is_err() {
                 return;
             }
         }
@@ -154,11 +150,16 @@ impl Kept {
             self.kept = None;
             self.keeper.remember(refusal).await;
         }
-        let Some(offer) = self.last.borrow_and_update().clone() else { return };
-        let has_passed = status.active.is_some_and(|active| active.passed && active.digest == offer.digest.to_string());
-        if has_passed && self.kept != Some(offer.digest) {
-            self.kept = Some(offer.digest);
-            self.keeper.keep(offer).await;
+        let Some(passed) = status.active.filter(|active| active.passed) else { return };
+        if self.kept.as_ref() == Some(&passed.digest) {
+            return;
+        }
+        let Some(Offer { bytes, origin }) = (self.active)() else { return };
+        let digest = Digest::of(&bytes);
+        // Another release may serve by now; its status comes next.
+        if digest.to_string() == passed.digest {
+            self.kept = Some(passed.digest);
+            self.keeper.keep(skysail_sources::Offer { bytes, digest, origin }).await;
         }
     }
 }
@@ -190,10 +191,10 @@ async fn fill(
         let offered = timeout(FIRST_RELEASES, slot.offer(Offer { bytes: kept.bytes, origin: kept.origin })).await;
         decide.send_replace(matches!(offered, Ok(Ok(_))));
     }
-    let (last, newest) = watch::channel(None);
     let mut keeping = JoinSet::new();
     if let Some(keeper) = keeper {
-        keeping.spawn(Kept::new(keeper, newest).run(status));
+        let slot = Arc::clone(&slot);
+        keeping.spawn(Kept::new(keeper, move || slot.component()).run(status));
     }
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -204,13 +205,12 @@ async fn fill(
         select! {
             report = offers.next() => match report {
                 Some(Ok(offer)) => {
-                    let (slot, bytes, origin) = (Arc::clone(&slot), offer.bytes.clone(), offer.origin.clone());
+                    let slot = Arc::clone(&slot);
                     // A refusal is in the slot's status, log line and metrics.
                     under_way.spawn(async move {
-                        let offered = slot.offer(Offer { bytes, origin }).await;
+                        let offered = slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await;
                         offered != Ok(Offered::Overtaken)
                     });
-                    last.send_replace(Some(offer));
                 }
                 Some(Err(error)) => {
                     slot.source_failed(failure(&error)).await;
@@ -246,7 +246,7 @@ fn failure(error: &SourceError) -> SourceFailure {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::{cell::RefCell, sync::Arc, time::Duration};
 
     use bytes::Bytes;
     use futures::channel::mpsc;
@@ -396,14 +396,16 @@ mod tests {
         let (first, second) = (offer("first"), offer("second"));
         let refusal = Quarantined { digest: second.digest.to_string(), reason: "why".to_owned(), retried: false };
         archive.quarantine("p", refusal.clone()).unwrap();
-        let keeper = keeper(&archive);
-        let (last, newest) = watch::channel(Some(first.clone()));
-        let mut kept = Kept::new(keeper, newest);
+        let active = RefCell::new(first.clone());
+        let mut kept = Kept::new(keeper(&archive), || {
+            let Offer { bytes, origin, .. } = active.borrow().clone();
+            Some(super::Offer { bytes, origin })
+        });
         let archived = || archive.get("p", "file p.wasm", 1 << 20).map(|offer| offer.bytes);
 
         kept.follow(serving(&first, true)).await;
         assert_eq!(archived(), Some(first.bytes.clone()));
-        last.send_replace(Some(second.clone()));
+        active.replace(second.clone());
         kept.follow(serving(&second, false)).await;
         assert_eq!((archived(), archive.quarantined("p")), (Some(first.bytes), vec![refusal]));
         kept.follow(serving(&second, true)).await;
