@@ -16,8 +16,9 @@ use std::{
 use anyhow::{Context as _, bail};
 use feeder::Feeder;
 use futures::{
-    FutureExt as _,
+    FutureExt as _, StreamExt as _,
     future::{BoxFuture, ready},
+    stream::FuturesUnordered,
 };
 use kube::Client;
 use prometheus_client::registry::Registry;
@@ -211,6 +212,18 @@ enum Change {
     Rest { spec: ProviderSpec, values: Rotation },
 }
 
+/// What a spec needs.
+enum Judged {
+    Decided(Change),
+    /// The slot asks its component about the other settings.
+    AsksTheSlot {
+        spec: ProviderSpec,
+        slot: Arc<Slot>,
+        options: Box<SlotOptions>,
+        earlier: EarlierOffers,
+    },
+}
+
 impl Fleet {
     /// No provider yet.
     pub(crate) fn new(services: SlotServices) -> Self {
@@ -265,9 +278,9 @@ impl Fleet {
     pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<()> {
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         // In parallel, so that the times of slow components do not add up.
-        let changes = specs.into_iter().map(async |spec| {
+        let changes = specs.into_iter().map(|spec| {
             let name = spec.name.clone();
-            self.prepare(spec).await.with_context(|| format!("provider {name:?}"))
+            decided(self.judge(spec)).map(move |change| change.with_context(|| format!("provider {name:?}")))
         });
         let changes = futures::future::try_join_all(changes).await?;
         // All commits are sent before the first wait, so that none is left out.
@@ -286,16 +299,20 @@ impl Fleet {
     ///
     /// Returns the complaint about each provider that differs from its wish, by name.
     pub(crate) async fn apply_each(&mut self, wishes: Vec<Wish>, refused: &[String]) -> BTreeMap<String, Complaint> {
-        let names: Vec<String> = wishes.iter().map(|wish| wish.claims.name.clone()).collect();
-        let prepared = futures::future::join_all(wishes.into_iter().map(|wish| self.prepare_wish(wish))).await;
+        self.retain(wishes.iter().map(|wish| wish.claims.name.clone()).collect(), refused);
+        let preparing = wishes.into_iter().map(|wish| {
+            let name = wish.claims.name.clone();
+            self.prepare_wish(wish).map(|prepared| (name, prepared))
+        });
+        let mut preparing: FuturesUnordered<_> = preparing.collect();
         let (mut complaints, mut committed) = (BTreeMap::new(), Vec::new());
-        for (name, (change, refused)) in names.iter().zip(prepared) {
+        // Each commit follows its own preparation, which may wait for a component.
+        while let Some((name, (change, refused))) = preparing.next().await {
             committed.extend(change.map(|change| self.commit(change)));
             if let Some(error) = refused {
-                complaints.insert(name.clone(), Complaint::Refused(format!("{error:#}")));
+                complaints.insert(name, Complaint::Refused(format!("{error:#}")));
             }
         }
-        self.retain(names, refused);
         futures::future::join_all(committed).await;
         let mut older: Vec<Claims> = Vec::new();
         for name in self.oldest_first.clone() {
@@ -315,40 +332,49 @@ impl Fleet {
 
     /// The change that the wish needs; `None` if the provider keeps its settings. Also returns why
     /// the wished settings are refused.
-    async fn prepare_wish(&self, Wish { settings, claims }: Wish) -> (Option<Change>, Option<anyhow::Error>) {
-        let refused = match settings {
-            None => None,
-            Some(spec) => match self.prepare(spec).await {
-                Ok(change) => return (Some(change), None),
-                Err(error) => Some(error),
-            },
-        };
-        if self.served.get(&claims.name).is_some_and(Served::has_settings) {
-            return (None, refused);
-        }
-        match self.prepare(claims).await {
-            Ok(change) => (Some(change), refused),
-            Err(error) => (None, refused.or(Some(error))),
+    fn prepare_wish(
+        &self,
+        Wish { settings, claims }: Wish,
+    ) -> impl Future<Output = (Option<Change>, Option<anyhow::Error>)> + use<> {
+        let settings = settings.map(|spec| self.judge(spec));
+        let is_decided = matches!(settings, Some(Ok(Judged::Decided(_))));
+        let has_settings = self.served.get(&claims.name).is_some_and(Served::has_settings);
+        let claims = (!is_decided && !has_settings).then(|| self.judge(claims));
+        async move {
+            let refused = match settings {
+                None => None,
+                Some(judged) => match decided(judged).await {
+                    Ok(change) => return (Some(change), None),
+                    Err(error) => Some(error),
+                },
+            };
+            match claims {
+                None => (None, refused),
+                Some(judged) => match decided(judged).await {
+                    Ok(change) => (Some(change), refused),
+                    Err(error) => (None, refused.or(Some(error))),
+                },
+            }
         }
     }
 
-    async fn prepare(&self, spec: ProviderSpec) -> anyhow::Result<Change> {
+    fn judge(&self, spec: ProviderSpec) -> anyhow::Result<Judged> {
         if spec.source.needs_kubernetes() && self.surroundings.kubernetes.is_none() {
             bail!("its source is read through the Kubernetes API, and there is no cluster here");
         }
         let Some(Served { spec: before, slot, .. }) = self.served.get(&spec.name) else {
             let options = slot_options(&spec)?;
             let slot = Slot::new(self.services.clone(), options).context("cannot make the provider's slot")?;
-            return Ok(Change::Start { spec, slot: Arc::new(slot) });
+            return Ok(Judged::Decided(Change::Start { spec, slot: Arc::new(slot) }));
         };
         if before.fingerprint == spec.fingerprint {
             let values = before.credentials.rotation_to(&spec.credentials)?;
-            return Ok(Change::Rest { spec, values });
+            return Ok(Judged::Decided(Change::Rest { spec, values }));
         }
         let same = before.source.is_same_place(&spec.source);
         let earlier = if same { EarlierOffers::Stand } else { EarlierOffers::Forgotten };
-        let reconfiguration = slot.prepare(slot_options(&spec)?, earlier).await?;
-        Ok(Change::Settings { spec, reconfiguration })
+        let (slot, options) = (Arc::clone(slot), Box::new(slot_options(&spec)?));
+        Ok(Judged::AsksTheSlot { spec, slot, options, earlier })
     }
 
     /// The providers of these names, which are in the order of their age, stay. What is on disk of
@@ -403,6 +429,17 @@ impl Fleet {
             }
         }
         ready(()).boxed()
+    }
+}
+
+/// Waits for the component where the slot asks it.
+async fn decided(judged: anyhow::Result<Judged>) -> anyhow::Result<Change> {
+    match judged? {
+        Judged::Decided(change) => Ok(change),
+        Judged::AsksTheSlot { spec, slot, options, earlier } => {
+            let reconfiguration = slot.prepare(*options, earlier).await?;
+            Ok(Change::Settings { spec, reconfiguration })
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! The way of a component through the stages before it serves, also under new settings. Nothing
 //! here changes the slot: the results are events.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use skysail_provider::{Info, Interface, text::with_causes};
 use skysail_slot::{Component, ComponentLoader, Fault, Release as _, is_same_identity};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     Active, CandidateStatus, Event, Living, QuestionLog, Refusal, RefusalReason, Settings, ShadowStatus, SlotOptions,
@@ -86,10 +86,17 @@ impl ComponentLoader for Loader {
     }
 }
 
+/// How long a release is asked about new settings: `describe`, `check-config` and `origins`
+/// together. Until then the old settings are in force, also the rights that the operator takes
+/// away; and a guest chooses how long it sleeps. A release that needs longer serves without an
+/// answer.
+const QUESTIONS_MAX: Duration = Duration::from_secs(5);
+
 /// Whether a release is asked beside the active one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compared {
     Yes,
+    /// For new settings, which do not wait: see [`QUESTIONS_MAX`].
     No,
 }
 
@@ -124,10 +131,13 @@ impl<'a> Attempt<'a> {
         self.advance();
         let release = Arc::new(self.link(&compiled).await?);
         self.advance();
-        let info = Arc::new(self.described(&release).await?);
-        self.advance();
-        self.check(&release).await?;
-        self.advance();
+        let info = match compared {
+            Compared::Yes => self.asked(&release).await?,
+            Compared::No => match timeout(QUESTIONS_MAX, self.asked(&release)).await {
+                Ok(info) => info?,
+                Err(_) => return Err(self.too_slow()),
+            },
+        };
         let provider = SandboxedProvider::new(Arc::clone(sandbox), release, Arc::clone(&info));
         if compared == Compared::Yes
             && let Some((active, options)) = active.zip(options.rollout.shadow)
@@ -139,6 +149,27 @@ impl<'a> Attempt<'a> {
         self.advance();
         let release = (self.component.clone(), compiled);
         Ok(Active::new(provider, options, info, release, Arc::clone(&self.loader.living)))
+    }
+
+    /// The release's answers about itself and its cloud-config.
+    async fn asked(&mut self, release: &Release) -> Result<Arc<Info>, Refusal> {
+        let info = Arc::new(self.described(release).await?);
+        self.advance();
+        self.check(release).await?;
+        self.advance();
+        Ok(info)
+    }
+
+    /// A slow answer is no fault of the release: the bound is shorter than its deadline.
+    fn too_slow(&self) -> Refusal {
+        let (reason, function) = match self.candidate.stage {
+            Stage::Described => (RefusalReason::CheckConfigFailed, "check-config"),
+            _ => (RefusalReason::DescribeFailed, "describe"),
+        };
+        let seconds = QUESTIONS_MAX.as_secs();
+        let text =
+            format!("its identity.{function} did not answer within the {seconds} s in which new settings are judged");
+        self.refuse(reason, Fault::Machine, &text)
     }
 
     /// The next stage is reached.

@@ -4,6 +4,7 @@ mod canary;
 mod memory;
 mod probation;
 mod refusals;
+mod settings;
 
 use std::{
     collections::BTreeMap,

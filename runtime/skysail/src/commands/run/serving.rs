@@ -12,7 +12,10 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{EnabledControllers, FIRST_LIST_MAX, Progress, Providers};
 use skysail_election::{Health as LeaseHealth, LEADER_ELECTION_CHECK};
-use skysail_host::slot::Slot;
+use skysail_host::{
+    Limits,
+    slot::{DRAIN, Slot},
+};
 use skysail_provider::Provider as _;
 use skysail_serving::{
     Endpoints, Guard, HealthCheck, HealthChecks, Reviewers, SecureServer, SetVerbosity,
@@ -132,7 +135,7 @@ impl Health {
             served.iter().map(|served| (served.slot.name().to_owned(), Arc::downgrade(&served.slot))).collect();
         let longest_call = move |provider: &str| {
             let serving = slots.get(provider).and_then(Weak::upgrade).and_then(|slot| slot.serving());
-            serving.map_or(Duration::ZERO, |serving| Duration::from_millis(serving.sandbox().limits().deadline_ms))
+            serving.map_or(Duration::ZERO, |serving| longest_call(serving.sandbox().limits()))
         };
         let progress = self.progress.clone();
         HealthCheck::new("controllers", move || progress.check(&longest_call))
@@ -146,6 +149,12 @@ impl Health {
             if missing.borrow().is_some() { Ok(()) } else { progress.check_lists(FIRST_LIST_MAX) }
         })
     }
+}
+
+/// The longest time between two steps of a worker that calls the provider. A swap cancels a call
+/// after [`DRAIN`] and repeats it with a new deadline.
+const fn longest_call(limits: &Limits) -> Duration {
+    Duration::from_millis(limits.deadline_ms).saturating_mul(2).saturating_add(DRAIN)
 }
 
 /// The note about a provider whose condition `Degraded` is True.
