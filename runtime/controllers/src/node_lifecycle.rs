@@ -136,12 +136,9 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, state: &mut Lifecyc
     context.reporter.metrics.monitor_nodes_duration.observe(began.elapsed().as_secs_f64());
 }
 
-/// Whether the node exists and the provider may still act on it. An operator may edit claims, and
-/// remove or add providers, while a call runs; the node itself does not change then, so the API
-/// server would accept a write of the former owner.
+/// Whether the node exists and the provider may still act on it.
 fn is_still_its(context: &Context, lane: &Lane, view: &NodeView) -> bool {
-    let now = context.nodes.get(&view.node.name).filter(|now| now.node.uid == view.node.uid);
-    now.is_some_and(|now| now.owner.provider() == Some(lane.id)) && !context.nodes.is_disputable(lane.id)
+    context.nodes.still_owned(view, lane.id).is_some() && !context.nodes.is_disputable(lane.id)
 }
 
 /// Plans the action for each node that is not ready, or is ready with a leftover taint.

@@ -313,6 +313,13 @@ impl Nodes {
         Arc::clone(&self.lock().claims)
     }
 
+    /// The current state of this node, if it was not created again and the provider still owns it.
+    /// An operator may edit claims, and remove or add providers, while a call runs; the node itself
+    /// does not change then, so the API server would accept a write of the former owner.
+    pub(crate) fn still_owned(&self, before: &NodeView, lane: LaneId) -> Option<NodeView> {
+        self.get(&before.node.name).filter(|now| now.node.uid == before.node.uid && now.owner.provider() == Some(lane))
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<NodeView> {
         self.lock().views.get(name).cloned()
     }

@@ -265,10 +265,7 @@ impl Pass<'_> {
         planned: &NodeView,
         has_routes: bool,
     ) -> Option<(NodeView, core::NodeCondition)> {
-        let view = self.context.nodes.get(&planned.node.name)?;
-        if view.owner.provider() != Some(lane.id) || view.node.uid != planned.node.uid {
-            return None;
-        }
+        let view = self.context.nodes.still_owned(planned, lane.id)?;
         let condition = condition::changed(&view.object(), has_routes, Timestamp::now())?;
         Some((view, condition))
     }

@@ -54,23 +54,22 @@ mod tests {
     use skysail_provider::{Call, Code, Interface, LoadBalancers as _, ObjectReference, Service};
     use skysail_slot::DRAIN;
     use tokio::{
-        runtime::Builder,
         sync::broadcast::Receiver,
         task::{AbortHandle, JoinSet, yield_now},
         time,
     };
 
     use crate::{
-        CallRecord, Limits, SandboxOptions,
+        CallRecord,
         slot::{
             CanaryOptions, Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions,
-            tests::{offer, options, services},
+            tests::{offer, patient_options, run, services},
         },
         test_guest::{ENDLESS, GUEST, Guest, component},
     };
 
     /// The deadline of a call.
-    const DEADLINE: Duration = Duration::from_secs(600);
+    const DEADLINE: Duration = Duration::from_secs(3600);
     const SECOND: Duration = Duration::from_secs(1);
 
     const SLOW: Guest = Guest { deletion: Some(ENDLESS), ..GUEST };
@@ -85,16 +84,7 @@ mod tests {
 
     impl World {
         async fn serving(guest: Guest, rollout: RolloutOptions) -> Self {
-            let time = u64::try_from(DEADLINE.as_millis()).unwrap();
-            let limits = Limits {
-                deadline_ms: time,
-                http_time_ms: time,
-                cpu_time_ms: time,
-                fuel: 1_000_000_000_000,
-                ..Limits::default()
-            };
-            let SlotOptions { sandbox, .. } = options("");
-            let options = SlotOptions { rollout, ..SlotOptions::new(SandboxOptions { limits, ..sandbox }) };
+            let options = SlotOptions { rollout, ..patient_options("") };
             let slot = Arc::new(Slot::new(services(), options).unwrap());
             assert_eq!(offer(&slot, &component(&guest)).await, Ok(Offered::Activated));
             let records = slot.services.recorder.subscribe();
@@ -143,13 +133,6 @@ mod tests {
             }
             lines
         }
-    }
-
-    /// Runs a test on a runtime that checks its timers after each poll. By default a runtime checks
-    /// them after 61 polls, and one poll of a guest in an endless loop takes 10 ms.
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = Builder::new_current_thread().enable_all().event_interval(1).build().unwrap();
-        runtime.block_on(test);
     }
 
     #[test]

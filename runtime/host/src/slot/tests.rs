@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use expect_test::{Expect, expect};
 use skysail_provider::{Call, Clusters, Code, Interface, LoadBalancerInventory, ObjectReference, Provider as _};
-use tokio::{task::JoinSet, time};
+use tokio::{runtime, task::JoinSet, time};
 
 use super::{
     EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus, SourceFailure,
@@ -41,6 +41,21 @@ pub(super) fn options(config: &str) -> SlotOptions {
     let sandbox =
         SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: config.to_owned(), http: None };
     SlotOptions::new(sandbox)
+}
+
+/// Options under which a call may go on for an hour.
+pub(super) fn patient_options(config: &str) -> SlotOptions {
+    let hour = 3_600_000;
+    let limits = Limits { deadline_ms: hour, http_time_ms: hour, cpu_time_ms: hour, ..Limits::default() };
+    let SlotOptions { sandbox, .. } = options(config);
+    SlotOptions::new(SandboxOptions { limits: Limits { fuel: 1_000_000_000_000, ..limits }, ..sandbox })
+}
+
+/// Runs a test on a runtime that checks its timers after each poll. By default a runtime checks
+/// them after 61 polls, and one poll of a guest in an endless loop takes 10 ms.
+pub(super) fn run(test: impl Future<Output = ()>) {
+    let runtime = runtime::Builder::new_current_thread().enable_all().event_interval(1).build().unwrap();
+    runtime.block_on(test);
 }
 
 pub(super) fn services() -> SlotServices {

@@ -3,43 +3,28 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    runtime::Builder,
     task::{JoinSet, yield_now},
     time,
 };
 
 use super::{
-    super::{EarlierOffers, Offered, Slot, SlotOptions, Stage},
-    offer, options, services,
+    super::{EarlierOffers, Offered, Slot, Stage},
+    offer, patient_options, run, services,
 };
-use crate::{
-    Limits, SandboxOptions,
-    test_guest::{GUEST, Guest, component},
-};
+use crate::test_guest::{GUEST, Guest, component};
 
 /// Never returns unless the cloud-config is empty.
 const SILENT: &str = "(if (local.get 1) (then (loop $again (br $again)))) (i32.const 512)";
-const HOUR: Duration = Duration::from_secs(3600);
-
-fn with(config: &str) -> SlotOptions {
-    let hour = u64::try_from(HOUR.as_millis()).unwrap();
-    let limits = Limits { deadline_ms: hour, http_time_ms: hour, cpu_time_ms: hour, ..Limits::default() };
-    let SlotOptions { sandbox, .. } = options(config);
-    SlotOptions::new(SandboxOptions { limits: Limits { fuel: 1_000_000_000_000, ..limits }, ..sandbox })
-}
-
-/// Otherwise a guest keeps the rights that its operator takes away for as long as it likes. The
-/// runtime checks its timers after each poll, because one poll of the guest takes 10 ms.
+/// Otherwise a guest keeps the rights that its operator takes away for as long as it likes.
 #[test]
 fn a_guest_that_does_not_answer_delays_new_settings_by_seconds_only() {
-    let runtime = Builder::new_current_thread().enable_all().event_interval(1).build().unwrap();
-    runtime.block_on(async {
-        let slot = Arc::new(Slot::new(services(), with("")).unwrap());
+    run(async {
+        let slot = Arc::new(Slot::new(services(), patient_options("")).unwrap());
         let silent = component(&Guest { check_config: SILENT, ..GUEST });
         assert_eq!(offer(&slot, &silent).await, Ok(Offered::Activated));
         let mut preparing = JoinSet::new();
         let asked = Arc::clone(&slot);
-        preparing.spawn(async move { asked.prepare(with("new"), EarlierOffers::Stand).await.unwrap() });
+        preparing.spawn(async move { asked.prepare(patient_options("new"), EarlierOffers::Stand).await.unwrap() });
         let (status, mut paused) = (slot.status(), false);
         let prepared = loop {
             yield_now().await;
