@@ -32,14 +32,15 @@ pub trait ComponentLoader: Sync {
         active: Option<&Self::Release>,
     ) -> impl Future<Output = (Result<Arc<Self::Release>, Refusal>, Option<ShadowStatus>)> + Send;
 
-    /// The active release under these settings, where it need not be loaded again for them.
-    /// `refusal` says why the release could not be asked.
+    /// The active release under these settings, without a question; none where not even that is
+    /// possible. `refusal` says why the release could not be asked.
     fn unasked(
         &self,
+        number: u64,
         active: &Self::Release,
         settings: &SettingsOf<Self>,
         refusal: &Refusal,
-    ) -> Option<Arc<Self::Release>>;
+    ) -> impl Future<Output = Option<Arc<Self::Release>>> + Send;
 
     /// These settings with the cloud-config that is in force; none where they have it already.
     ///
@@ -95,7 +96,7 @@ pub async fn judge<L: ComponentLoader>(
         return proposal(settings, SettingsOutcome::Serves(release));
     }
     if !refusal.lasting
-        && let Some(release) = loader.unasked(&active, &settings, &refusal)
+        && let Some(release) = loader.unasked(number, &active, &settings, &refusal).await
     {
         return proposal(settings, SettingsOutcome::Serves(release));
     }

@@ -376,7 +376,13 @@ impl ComponentLoader for Loader {
         (result, None)
     }
 
-    fn unasked(&self, active: &Release, settings: &Settings, _refusal: &Refusal) -> Option<Arc<Release>> {
+    async fn unasked(
+        &self,
+        _number: u64,
+        active: &Release,
+        settings: &Settings,
+        _refusal: &Refusal,
+    ) -> Option<Arc<Release>> {
         Some(self.maker.make(active.component(), settings))
     }
 

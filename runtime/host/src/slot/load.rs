@@ -60,20 +60,35 @@ impl ComponentLoader for Loader {
         (result, attempt.shadow)
     }
 
-    /// Needs neither memory nor CPU time.
-    fn unasked(&self, active: &Active, settings: &Settings, refusal: &Refusal) -> Option<Arc<Active>> {
+    /// Needs a copy of the machine code only where the new settings have another engine: with
+    /// another stack size, or because the pool has no place for them beside the old ones.
+    async fn unasked(
+        &self,
+        number: u64,
+        active: &Active,
+        settings: &Settings,
+        refusal: &Refusal,
+    ) -> Option<Arc<Active>> {
         let Settings { options, sandbox } = settings;
         let Active { provider, info, component, compiled, living, .. } = active;
-        wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()).then(|| {
-            tracing::warn!(
-                provider.name = %self.name,
-                code = refusal.code,
-                "the host could not run `check-config` of the active release; the new settings come into force without it: {refusal}"
-            );
-            let provider = SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(provider.release()), Arc::clone(info));
-            let release = (component.clone(), compiled.clone());
-            Active::new(provider, options, Arc::clone(info), release, Arc::clone(living))
-        })
+        let release = if wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()) {
+            Arc::clone(provider.release())
+        } else {
+            Arc::new(Attempt::new(self, number, settings, Some(active), component).link(compiled).await.ok()?)
+        };
+        tracing::warn!(
+            provider.name = %self.name,
+            code = refusal.code,
+            "the host could not run `check-config` of the active release; the new settings come into force without it: {refusal}"
+        );
+        let provider = SandboxedProvider::new(Arc::clone(sandbox), release, Arc::clone(info));
+        Some(Active::new(
+            provider,
+            options,
+            Arc::clone(info),
+            (component.clone(), compiled.clone()),
+            Arc::clone(living),
+        ))
     }
 
     fn keeping_config(&self, settings: &Settings, in_force: &Settings) -> Result<Option<Settings>, SandboxError> {
