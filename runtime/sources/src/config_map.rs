@@ -18,17 +18,20 @@
 //! permission. This source needs `get`, `list` and `watch` for these names, and sees a change at
 //! once.
 
-use std::{fmt, io::Read as _, sync::Arc};
+use std::{fmt, io::Read as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
-use futures::{StreamExt as _, stream};
+use futures::{
+    Stream, StreamExt as _,
+    stream::{self, BoxStream},
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
-    runtime::{WatchStreamExt as _, watcher, watcher::watch_object},
+    runtime::{watcher, watcher::watch_object},
 };
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use crate::{
     Digest, Offer, Offers, SourceError,
@@ -110,8 +113,7 @@ impl ConfigMapSource {
         let Self { client, reference, bytes_max } = self;
         let api: Api<ConfigMap> = Api::namespaced(client, &reference.namespace);
         let watches = reference.names.iter().enumerate().map(|(place, name)| {
-            let watch = watch_object(api.clone(), name).default_backoff();
-            watch.map(move |seen| (place, seen)).boxed()
+            watch_from_the_start(api.clone(), name.clone()).map(move |seen| (place, seen)).boxed()
         });
         let mut watches = stream::select_all(watches);
         let mut parts: Vec<Part> = reference.names.iter().map(|_| Part::Unknown).collect();
@@ -142,6 +144,38 @@ impl ConfigMapSource {
         }
     }
 }
+
+/// Watches one ConfigMap, and reads it again after each error. kube would go on where a watch
+/// ended, and report an object that did not change no more: the error would stay the last report.
+fn watch_from_the_start(
+    api: Api<ConfigMap>,
+    name: String,
+) -> impl Stream<Item = Result<Option<ConfigMap>, watcher::Error>> + Send {
+    stream::unfold(None, move |watch: Option<ObjectWatch>| {
+        let (api, name) = (api.clone(), name.clone());
+        async move {
+            let mut watch = match watch {
+                Some(ObjectWatch::Runs(watch)) => watch,
+                Some(ObjectWatch::Failed) => {
+                    sleep(RESTART_PAUSE).await;
+                    watch_object(api, &name).boxed()
+                }
+                None => watch_object(api, &name).boxed(),
+            };
+            let seen = watch.next().await?;
+            let next = if seen.is_ok() { ObjectWatch::Runs(watch) } else { ObjectWatch::Failed };
+            Some((seen, Some(next)))
+        }
+    })
+}
+
+enum ObjectWatch {
+    Runs(BoxStream<'static, Result<Option<ConfigMap>, watcher::Error>>),
+    Failed,
+}
+
+/// The pause between an error of a watch and the next watch.
+const RESTART_PAUSE: Duration = Duration::from_secs(10);
 
 /// The state of one ConfigMap as the watch reports it.
 enum Part {

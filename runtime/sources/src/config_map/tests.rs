@@ -1,7 +1,16 @@
 //! Tests of the ConfigMap source with the in-memory API; `tests/e2e` has tests with a real API
 //! server.
 
-use std::{collections::BTreeMap, io::Write as _, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    io::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use expect_test::{Expect, expect};
 use flate2::{Compression, write::GzEncoder};
@@ -10,8 +19,11 @@ use k8s_openapi::{ByteString, api::core::v1::ConfigMap, apimachinery::pkg::apis:
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
+    client::Body,
 };
 use skysail_dev::api::{ApiOptions, ApiServer};
+use tokio::time::timeout;
+use tower::service_fn;
 
 use super::{ConfigMapFailure, ConfigMapReference, ConfigMapSource, DIGEST_ANNOTATION, Part, component, put_together};
 use crate::{Digest, Offers};
@@ -254,4 +266,40 @@ async fn parts_are_offered_when_all_of_them_belong_to_one_component() {
     assert!(next(&mut offers).await.unwrap_err().contains("parts of different components"));
     apply(&client, "two", part(b"other", b"another")).await;
     assert_eq!(next(&mut offers).await, Ok(Digest::of(b"another")));
+}
+
+/// kube goes on with a watch where it ended, and an object that did not change causes no event.
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_watch_ends_when_the_api_answers_again() {
+    let watches = Arc::new(AtomicUsize::new(0));
+    let api = service_fn(move |request: http::Request<Body>| {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let number = if is_watch { watches.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        async move {
+            let (status, body) = match (is_watch, number) {
+                (false, _) => {
+                    let metadata = serde_json::json!({ "name": "one", "namespace": "default", "resourceVersion": "1" });
+                    let object = ConfigMap {
+                        metadata: serde_json::from_value(metadata).unwrap(),
+                        ..map(&[("provider.wasm", b"whole")])
+                    };
+                    let list = serde_json::json!({
+                        "kind": "ConfigMapList", "apiVersion": "v1",
+                        "metadata": { "resourceVersion": "1" }, "items": [object],
+                    });
+                    (200, list.to_string())
+                }
+                // The end of a watch, as after its time.
+                (true, 0) => (200, String::new()),
+                (true, 1) => (503, r#"{"kind": "Status", "status": "Failure", "code": 503}"#.to_owned()),
+                (true, _) => std::future::pending().await,
+            };
+            let body = Body::from(body.into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(status).body(body).unwrap())
+        }
+    });
+    let reference = ConfigMapReference { names: vec!["one".to_owned()], ..reference(None) };
+    let mut offers = ConfigMapSource::new(Client::new(api, "default"), reference, MAX).watch();
+    let mut next = async || timeout(Duration::from_secs(600), offers.next()).await.expect("a report").unwrap().is_ok();
+    assert_eq!([next().await, next().await, next().await], [true, false, true]);
 }
