@@ -1,6 +1,6 @@
 //! The task between a source and the slot that takes its offers.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use futures::{Stream, StreamExt as _};
 use skysail_host::slot::{Offer, Offered, Refusal, Slot, SlotStatus, SourceFailure};
@@ -9,7 +9,7 @@ use tokio::{
     select,
     sync::watch,
     task::{JoinError, JoinSet, spawn_blocking},
-    time::{MissedTickBehavior, timeout},
+    time::{MissedTickBehavior, sleep, timeout},
 };
 
 use super::{FIRST_RELEASES, RETRY_PERIOD, Surroundings};
@@ -83,10 +83,11 @@ impl Keeper {
         spawn_blocking(move || archive.get(&provider, &source, bytes_max)).await.ok().flatten()
     }
 
-    /// Keeps a component that has passed probation. A failure is logged and stops nothing.
-    async fn keep(&self, offer: skysail_sources::Offer) {
+    /// Keeps a component that has passed probation. Returns whether it is written; a failure is
+    /// logged and stops nothing.
+    async fn keep(&self, offer: skysail_sources::Offer) -> bool {
         let Self { archive, provider, source, .. } = self.clone();
-        self.told(spawn_blocking(move || archive.put(&provider, &source, &offer)).await);
+        self.told(spawn_blocking(move || archive.put(&provider, &source, &offer)).await)
     }
 
     /// A release that was rolled back before this process began is not tried again by itself.
@@ -98,24 +99,40 @@ impl Keeper {
         }
     }
 
-    async fn remember(&self, refusal: Refusal) {
+    async fn remember(&self, refusal: Refusal) -> bool {
         let Self { archive, provider, .. } = self.clone();
         let Refusal { digest, reason, retried, .. } = refusal;
         let quarantined = Quarantined { digest, reason, retried };
-        self.told(spawn_blocking(move || archive.quarantine(&provider, quarantined)).await);
+        self.told(spawn_blocking(move || archive.quarantine(&provider, quarantined)).await)
     }
 
-    fn told(&self, written: Result<Result<(), ArchiveError>, JoinError>) {
-        // A task that was cancelled is a process that ends.
-        if let Ok(Err(error)) = written {
-            tracing::warn!(provider.name = self.provider, "--state-dir: {:#}", anyhow::Error::from(error));
+    fn told(&self, written: Result<Result<(), ArchiveError>, JoinError>) -> bool {
+        match written {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(provider.name = self.provider, "--state-dir: {:#}", anyhow::Error::from(error));
+                false
+            }
+            // A task that was cancelled is a process that ends.
+            Err(_) => false,
         }
     }
 }
 
+/// The digests of the components that the source has offered, latest last.
+type Offers = VecDeque<String>;
+
+/// The most digests of [`Offers`]. A release serves for minutes before it has passed, and a source
+/// may offer others meanwhile.
+const OFFERS_MAX: usize = 64;
+
 /// Writes releases that passed probation, and releases that were rolled back, to the archive.
 struct Kept<F> {
     keeper: Keeper,
+    /// An archived component serves at a start before the source has answered. The archive does
+    /// not get a release of another source, or one without the signatures that the operator
+    /// requires since; such a release may serve on.
+    offers: watch::Receiver<Offers>,
     /// Returns the component of the active release. The source may have offered others since.
     active: F,
     /// Digest of the component in the archive.
@@ -124,43 +141,52 @@ struct Kept<F> {
 }
 
 impl<F: Fn() -> Option<Offer>> Kept<F> {
-    const fn new(keeper: Keeper, active: F) -> Self {
-        Self { keeper, active, kept: None, remembered: None }
+    const fn new(keeper: Keeper, offers: watch::Receiver<Offers>, active: F) -> Self {
+        Self { keeper, offers, active, kept: None, remembered: None }
     }
 
     /// Runs in a task of its own: a disk that hangs must not delay an offer.
     async fn run(mut self, mut status: watch::Receiver<SlotStatus>) {
         loop {
             let now = status.borrow_and_update().clone();
-            self.follow(now).await;
-            if status.changed().await.is_err() {
-                return;
+            self.offers.mark_unchanged();
+            let is_written = self.follow(now).await;
+            select! {
+                changed = status.changed() => if changed.is_err() { return },
+                Ok(()) = self.offers.changed() => {}
+                () = sleep(RETRY_PERIOD), if !is_written => {}
             }
         }
     }
 
-    async fn follow(&mut self, status: SlotStatus) {
+    /// Returns whether the archive has what it should have.
+    async fn follow(&mut self, status: SlotStatus) -> bool {
         // A refusal without an origin was read from the archive.
         if let Some(refusal) = status.refused.filter(|refusal| refusal.was_rolled_back() && !refusal.origin.is_empty())
             && self.remembered.as_ref() != Some(&refusal)
         {
-            self.remembered = Some(refusal.clone());
             // If the operator asks for the release and it passes, the archive has to be written
             // again.
             self.kept = None;
-            self.keeper.remember(refusal).await;
+            if !self.keeper.remember(refusal.clone()).await {
+                return false;
+            }
+            self.remembered = Some(refusal);
         }
-        let Some(passed) = status.active.filter(|active| active.passed) else { return };
-        if self.kept.as_ref() == Some(&passed.digest) {
-            return;
+        let Some(passed) = status.active.filter(|active| active.passed) else { return true };
+        if self.kept.as_ref() == Some(&passed.digest) || !self.offers.borrow().contains(&passed.digest) {
+            return true;
         }
-        let Some(Offer { bytes, origin }) = (self.active)() else { return };
+        let Some(Offer { bytes, origin }) = (self.active)() else { return true };
         let digest = Digest::of(&bytes);
         // Another release may serve by now; its status comes next.
         if digest.to_string() == passed.digest {
+            if !self.keeper.keep(skysail_sources::Offer { bytes, digest, origin }).await {
+                return false;
+            }
             self.kept = Some(passed.digest);
-            self.keeper.keep(skysail_sources::Offer { bytes, digest, origin }).await;
         }
+        true
     }
 }
 
@@ -178,6 +204,15 @@ async fn fill(
     keeper: Option<Keeper>,
     FeederProgress { decide, hear }: FeederProgress,
 ) {
+    let offered = watch::Sender::new(Offers::new());
+    let note = |digest: Digest| {
+        offered.send_modify(|offers| {
+            offers.push_back(digest.to_string());
+            if offers.len() > OFFERS_MAX {
+                offers.pop_front();
+            }
+        });
+    };
     if let Some(keeper) = &keeper {
         keeper.quarantine(&slot).await;
     }
@@ -186,6 +221,7 @@ async fn fill(
         && let Some(kept) = keeper.kept().await
     {
         tracing::info!(provider.name = keeper.provider, component.digest = %kept.digest, "taking up what served last");
+        note(kept.digest);
         // The source comes after it, so that a new release has a predecessor. But a release that
         // cannot be loaded must not keep a fix from being offered.
         let offered = timeout(FIRST_RELEASES, slot.offer(Offer { bytes: kept.bytes, origin: kept.origin })).await;
@@ -194,7 +230,7 @@ async fn fill(
     let mut keeping = JoinSet::new();
     if let Some(keeper) = keeper {
         let slot = Arc::clone(&slot);
-        keeping.spawn(Kept::new(keeper, move || slot.component()).run(status));
+        keeping.spawn(Kept::new(keeper, offered.subscribe(), move || slot.component()).run(status));
     }
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -205,6 +241,7 @@ async fn fill(
         select! {
             report = offers.next() => match report {
                 Some(Ok(offer)) => {
+                    note(offer.digest);
                     let slot = Arc::clone(&slot);
                     // A refusal is in the slot's status, log line and metrics.
                     under_way.spawn(async move {
@@ -246,14 +283,14 @@ fn failure(error: &SourceError) -> SourceFailure {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, sync::Arc, time::Duration};
+    use std::{cell::RefCell, fs, sync::Arc, time::Duration};
 
     use bytes::Bytes;
     use futures::channel::mpsc;
     use prometheus_client::registry::Registry;
     use skysail_host::{
         jail::{Compiler, JailCommand},
-        slot::{ActiveStatus, Slot, SlotServices, SlotStatus},
+        slot::{ActiveStatus, Refusal, Slot, SlotServices, SlotStatus, Stage},
     };
     use skysail_sources::{Archive, Digest, Offer, Quarantined, SourceError};
     use tokio::{
@@ -263,7 +300,7 @@ mod tests {
         time::timeout,
     };
 
-    use super::{FeederProgress, Keeper, Kept, fill};
+    use super::{FeederProgress, Keeper, Kept, Offers, fill};
     use crate::{
         provider_file::ProviderSpec,
         providers::{services, slot_options},
@@ -387,6 +424,68 @@ mod tests {
         });
     }
 
+    fn offers(offers: &[&Offer]) -> watch::Receiver<Offers> {
+        watch::channel(offers.iter().map(|offer| offer.digest.to_string()).collect()).1
+    }
+
+    /// For example an unsigned release that serves, after the operator has required signatures: the
+    /// archive would let it serve after a restart, before the registry is asked.
+    #[tokio::test]
+    async fn a_release_that_the_source_did_not_offer_is_not_archived_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
+        let (sender, offers) = watch::channel(Offers::new());
+        let active = || {
+            let Offer { bytes, origin, .. } = offer("first");
+            Some(super::Offer { bytes, origin })
+        };
+        let (reports, status) = watch::channel(serving(&offer("first"), true));
+        let mut kept = Kept::new(keeper(&archive), offers, active);
+        assert!(kept.follow(status.borrow().clone()).await);
+        assert!(archive.get("p", "file p.wasm", 1 << 20).is_none());
+        // The source offers the same component: the slot's status does not change.
+        let mut running = JoinSet::new();
+        running.spawn(kept.run(status));
+        sender.send_modify(|offers| offers.push_back(offer("first").digest.to_string()));
+        let archived = async {
+            while archive.get("p", "file p.wasm", 1 << 20).is_none() {
+                yield_now().await;
+            }
+        };
+        timeout(PATIENCE, archived).await.unwrap();
+        drop(reports);
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_written_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
+        let first = offer("first");
+        let mut kept = Kept::new(keeper(&archive), offers(&[&first]), || {
+            let Offer { bytes, origin, .. } = offer("first");
+            Some(super::Offer { bytes, origin })
+        });
+        let rolled_back = Refusal {
+            digest: offer("second").digest.to_string(),
+            origin: "file p.wasm".to_owned(),
+            stage: Stage::Active,
+            code: "RolledBack",
+            reason: "why".to_owned(),
+            lasting: true,
+            retried: false,
+        };
+        let status = SlotStatus { refused: Some(rolled_back), ..serving(&first, true) };
+        // A file in the folder's place, which root cannot write to either.
+        fs::rename(folder.path(), folder.path().with_extension("away")).unwrap();
+        fs::write(folder.path(), "").unwrap();
+        assert!(!kept.follow(status.clone()).await, "the disk is full");
+        fs::remove_file(folder.path()).unwrap();
+        fs::rename(folder.path().with_extension("away"), folder.path()).unwrap();
+        assert!(kept.follow(status).await);
+        let archived = archive.get("p", "file p.wasm", 1 << 20).map(|offer| offer.digest);
+        assert_eq!((archived, archive.quarantined("p").len()), (Some(first.digest), 1));
+    }
+
     /// For example after new settings ended its probation: a restart has to begin with its
     /// predecessor, and to refuse it where it was rolled back before.
     #[tokio::test]
@@ -397,7 +496,7 @@ mod tests {
         let refusal = Quarantined { digest: second.digest.to_string(), reason: "why".to_owned(), retried: false };
         archive.quarantine("p", refusal.clone()).unwrap();
         let active = RefCell::new(first.clone());
-        let mut kept = Kept::new(keeper(&archive), || {
+        let mut kept = Kept::new(keeper(&archive), offers(&[&first, &second]), || {
             let Offer { bytes, origin, .. } = active.borrow().clone();
             Some(super::Offer { bytes, origin })
         });
