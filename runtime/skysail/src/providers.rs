@@ -110,6 +110,7 @@ pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
 pub(crate) struct Served {
     pub(crate) spec: ProviderSpec,
     pub(crate) slot: Arc<Slot>,
+    number: u64,
     /// Changes whenever the calls of some object begin to go to another release of the slot.
     pub(crate) generation: watch::Receiver<u64>,
     /// Counts the rotations of credentials: a request that was denied may be allowed now.
@@ -133,7 +134,7 @@ impl Served {
         self.feeder.heard()
     }
 
-    fn start(spec: ProviderSpec, slot: Arc<Slot>, surroundings: &Surroundings) -> Self {
+    fn start(spec: ProviderSpec, slot: Arc<Slot>, number: u64, surroundings: &Surroundings) -> Self {
         let (sender, generation) = watch::channel(0);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_generation(slot.status(), sender));
@@ -141,6 +142,7 @@ impl Served {
         Self {
             spec,
             slot,
+            number,
             generation,
             rotations: watch::Sender::new(0),
             findings: Findings::default(),
@@ -167,6 +169,8 @@ pub(crate) struct Fleet {
     pub(crate) served: BTreeMap<String, Served>,
     /// Their names by age, oldest first: of two that claim the same, the older provider has it.
     oldest_first: Vec<String>,
+    /// How many slots there were.
+    slots: u64,
     surroundings: Surroundings,
 }
 
@@ -181,7 +185,15 @@ pub(crate) struct Surroundings {
 
 /// Which providers there are and what each claims, oldest first: the controllers are started with
 /// this.
-pub(crate) type Ownership = Vec<Claims>;
+pub(crate) type Ownership = Vec<Owner>;
+
+/// A provider as the controllers know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Number of the slot in this process: a provider that is recreated has another slot.
+    slot: u64,
+    claims: Claims,
+}
 
 /// Why a provider does not have all the settings of its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,7 +239,13 @@ enum Judged {
 impl Fleet {
     /// No provider yet.
     pub(crate) fn new(services: SlotServices) -> Self {
-        Self { services, served: BTreeMap::new(), oldest_first: Vec::new(), surroundings: Surroundings::default() }
+        Self {
+            services,
+            served: BTreeMap::new(),
+            oldest_first: Vec::new(),
+            slots: 0,
+            surroundings: Surroundings::default(),
+        }
     }
 
     /// The same with an archive and a cluster.
@@ -237,7 +255,7 @@ impl Fleet {
 
     /// What is claimed now.
     pub(crate) fn ownership(&self) -> Ownership {
-        self.by_age().map(|served| served.spec.claims()).collect()
+        self.by_age().map(|served| Owner { slot: served.number, claims: served.spec.claims() }).collect()
     }
 
     /// The providers, oldest first.
@@ -394,7 +412,8 @@ impl Fleet {
     fn commit(&mut self, change: Change) -> BoxFuture<'static, ()> {
         match change {
             Change::Start { spec, slot } => {
-                let started = Served::start(spec, slot, &self.surroundings);
+                self.slots += 1;
+                let started = Served::start(spec, slot, self.slots, &self.surroundings);
                 self.served.insert(started.spec.name.clone(), started);
             }
             Change::Settings { spec, reconfiguration } => {

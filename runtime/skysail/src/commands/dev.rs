@@ -29,8 +29,8 @@ use super::run::{FollowFile, entries};
 use crate::{
     args::{DevArgs, LoggingFormat},
     exit::{MarkExt as _, Reason},
-    provider_file::{self, Claims, ComponentSource},
-    providers::{self, Fleet, Served},
+    provider_file::{self, ComponentSource},
+    providers::{self, Fleet, Ownership, Served},
     signals::Signals,
     telemetry,
 };
@@ -78,7 +78,7 @@ pub(crate) struct Dev {
     pub(crate) feeds: Option<Feeds>,
     follow: FollowFile,
     /// What the controllers were started with.
-    started: Vec<Claims>,
+    started: Ownership,
     pub(crate) files: Files,
     pub(crate) components: PathBuf,
 }

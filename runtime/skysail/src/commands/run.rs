@@ -41,8 +41,8 @@ use crate::{
     cluster::Cluster,
     exit::{MarkExt as _, Reason},
     leadership::{self, Elections, Leadership, LeaseControllers},
-    provider_file::{self, Claims, ProviderFile},
-    providers::{self, Fleet, Surroundings},
+    provider_file::{self, ProviderFile},
+    providers::{self, Fleet, Owner, Surroundings},
     signals::{OF_A_SERVICE, Signals},
     telemetry::{self, Verbosity},
 };
@@ -348,7 +348,7 @@ impl Manage {
         &self,
         fleet: &mut Fleet,
         follow: &mut Follow,
-        started: &[Claims],
+        started: &[Owner],
     ) -> anyhow::Result<()> {
         follow.until_ownership_changes(fleet, started).await?;
         self.serve_readiness(fleet, follow);

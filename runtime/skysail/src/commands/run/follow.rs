@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use super::resources::{ProviderState, Resources};
 use crate::{
-    provider_file::{self, Claims, Files, ProviderFile},
-    providers::{Complaint, Fleet},
+    provider_file::{self, Files, ProviderFile},
+    providers::{Complaint, Fleet, Owner},
 };
 
 /// How often the provider file and the files that it names are read for changes. A Secret or
@@ -36,11 +36,7 @@ impl Follow {
     ///
     /// # Errors
     /// The watch has ended.
-    pub(super) async fn until_ownership_changes(
-        &mut self,
-        fleet: &mut Fleet,
-        started: &[Claims],
-    ) -> anyhow::Result<()> {
+    pub(super) async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Owner]) -> anyhow::Result<()> {
         match self {
             Self::File(file) => file.until_ownership_changes(fleet, started).await,
             Self::Resources(resources) => return resources.until_ownership_changes(fleet, started).await,
@@ -91,7 +87,7 @@ impl FollowFile {
         Self { path: path.to_owned(), files, refused: None, provider_states }
     }
 
-    pub(crate) async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Claims]) {
+    pub(crate) async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Owner]) {
         let mut period = tokio::time::interval(FILES_PERIOD);
         while fleet.ownership() == started {
             period.tick().await;

@@ -42,8 +42,8 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 use crate::{
     custom_resource::{Calls, ProviderStatus},
     exit::{MarkExt as _, Reason},
-    provider_file::{API_VERSION, Claims, KIND, PROVIDERS_MAX, ProviderObject, ProviderSpec, claims_only},
-    providers::{Complaint, Fleet, Served, Wish},
+    provider_file::{API_VERSION, KIND, PROVIDERS_MAX, ProviderObject, ProviderSpec, claims_only},
+    providers::{Complaint, Fleet, Owner, Served, Wish},
 };
 
 use report::written_in;
@@ -327,11 +327,7 @@ impl Resources {
     ///
     /// # Errors
     /// The task of the watch has ended.
-    pub(super) async fn until_ownership_changes(
-        &mut self,
-        fleet: &mut Fleet,
-        started: &[Claims],
-    ) -> anyhow::Result<()> {
+    pub(super) async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Owner]) -> anyhow::Result<()> {
         let mut period = tokio::time::interval(SECRETS_PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while fleet.ownership() == started {

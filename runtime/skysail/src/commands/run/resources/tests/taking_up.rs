@@ -225,9 +225,11 @@ async fn an_invalid_object_keeps_its_last_valid_settings_and_a_recreated_object_
     assert_eq!(world.look().await.len(), 1);
     assert_eq!(world.fleet.served["p1"].spec.config, "good");
 
+    let controlled = world.fleet.ownership();
     world.delete("1");
     world.write("1-again", 1, &json!({ "limits": { "fuel": 1 } }));
     assert_eq!(world.look().await.len(), 1);
+    assert_ne!(world.fleet.ownership(), controlled, "the controllers leave the slot of the deleted one");
     let served = &world.fleet.served["p1"];
     assert!(!served.has_settings() && served.spec.config.is_empty(), "it has only the name of the deleted one");
     let left_out = world.resources.left_out();
