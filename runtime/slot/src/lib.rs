@@ -39,7 +39,7 @@ pub use self::{
         SettingsOutcome, Told, TrialPlace, Wanted, Watch,
     },
     fault::Fault,
-    load::{ComponentLoader, judge, load},
+    load::{ComponentLoader, JUDGEMENT_MAX, judge, load},
     release::{Release, Settings, is_same_identity},
     rollout::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions},
     routing::{Routing, Share, is_in_share},

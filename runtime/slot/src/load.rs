@@ -1,6 +1,8 @@
 //! What is tried, in which order, when a component is offered and when settings change.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
 
 use crate::{Component, Judge, Load, Loaded, Proposal, Refusal, Release, SettingsOutcome, ShadowStatus, Wanted};
 
@@ -70,12 +72,18 @@ pub async fn load<L: ComponentLoader>(loader: &L, load: Load<L::Release>) -> Loa
     Loaded { result, shadow, wanted: refused }
 }
 
+/// How long new settings wait for one release. Until then the old settings are in force, also the
+/// rights that the operator takes away; and a guest chooses how long it sleeps and how long its
+/// compilation takes.
+pub const JUDGEMENT_MAX: Duration = Duration::from_secs(5);
+
 /// Judges settings: decides which release serves under them. New settings do not wait for a
 /// comparison.
 ///
-/// The first of these that can serve does: the active release; the newest offer; the active release
-/// without a question, where the machine or the cloud is at fault that it did not answer; the
-/// active release with its old cloud-config. Otherwise no release serves.
+/// The first of these that can serve does: the active release; the newest offer, if it can within
+/// [`JUDGEMENT_MAX`]; the active release without a question, where the machine or the cloud is at
+/// fault that it did not answer; the active release with its old cloud-config. Otherwise no release
+/// serves.
 ///
 /// # Errors
 /// The settings are wrong in themselves.
@@ -91,7 +99,7 @@ pub async fn judge<L: ComponentLoader>(
         Err(refusal) => refusal,
     };
     if let Some(newest) = newest
-        && let Ok(release) = loader.attempt(number, &newest, &settings, Some(&active)).await
+        && let Ok(Ok(release)) = timeout(JUDGEMENT_MAX, loader.attempt(number, &newest, &settings, Some(&active))).await
     {
         return proposal(settings, SettingsOutcome::Serves(release));
     }

@@ -1,10 +1,10 @@
 //! The way of a component through the stages before it serves, also under new settings. Nothing
 //! here changes the slot: the results are events.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use skysail_provider::{Info, Interface, text::with_causes};
-use skysail_slot::{Component, ComponentLoader, Fault, Release as _, is_same_identity};
+use skysail_slot::{Component, ComponentLoader, Fault, JUDGEMENT_MAX, Release as _, is_same_identity};
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
@@ -60,8 +60,8 @@ impl ComponentLoader for Loader {
         (result, attempt.shadow)
     }
 
-    /// Needs a copy of the machine code only where the new settings have another engine: with
-    /// another stack size, or because the pool has no place for them beside the old ones.
+    /// The machine code is linked again: the new settings may have another engine, and the cache of
+    /// the release belongs to the old settings and credentials.
     async fn unasked(
         &self,
         number: u64,
@@ -70,12 +70,9 @@ impl ComponentLoader for Loader {
         refusal: &Refusal,
     ) -> Option<Arc<Active>> {
         let Settings { options, sandbox } = settings;
-        let Active { provider, info, component, compiled, living, .. } = active;
-        let release = if wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()) {
-            Arc::clone(provider.release())
-        } else {
-            Arc::new(Attempt::new(self, number, settings, Some(active), component).link(compiled).await.ok()?)
-        };
+        let Active { info, component, compiled, living, .. } = active;
+        let attempt = Attempt::new(self, number, settings, Some(active), component);
+        let release = Arc::new(attempt.link(compiled).await.ok()?);
         tracing::warn!(
             provider.name = %self.name,
             code = refusal.code,
@@ -101,17 +98,12 @@ impl ComponentLoader for Loader {
     }
 }
 
-/// How long a release is asked about new settings: `describe`, `check-config` and `origins`
-/// together. Until then the old settings are in force, also the rights that the operator takes
-/// away; and a guest chooses how long it sleeps. A release that needs longer serves without an
-/// answer.
-const QUESTIONS_MAX: Duration = Duration::from_secs(5);
-
 /// Whether a release is asked beside the active one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compared {
     Yes,
-    /// For new settings, which do not wait: see [`QUESTIONS_MAX`].
+    /// For new settings, which do not wait: `describe`, `check-config` and `origins` have
+    /// [`JUDGEMENT_MAX`] together. The active release serves without an answer after that.
     No,
 }
 
@@ -148,7 +140,7 @@ impl<'a> Attempt<'a> {
         self.advance();
         let info = match compared {
             Compared::Yes => self.asked(&release).await?,
-            Compared::No => match timeout(QUESTIONS_MAX, self.asked(&release)).await {
+            Compared::No => match timeout(JUDGEMENT_MAX, self.asked(&release)).await {
                 Ok(info) => info?,
                 Err(_) => return Err(self.too_slow()),
             },
@@ -181,7 +173,7 @@ impl<'a> Attempt<'a> {
             Stage::Described => (RefusalReason::CheckConfigFailed, "check-config"),
             _ => (RefusalReason::DescribeFailed, "describe"),
         };
-        let seconds = QUESTIONS_MAX.as_secs();
+        let seconds = JUDGEMENT_MAX.as_secs();
         let text =
             format!("its identity.{function} did not answer within the {seconds} s in which new settings are judged");
         self.refuse(reason, Fault::Machine, &text)

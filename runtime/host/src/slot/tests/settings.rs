@@ -9,9 +9,9 @@ use tokio::{
 
 use super::{
     super::{EarlierOffers, Offered, Slot, SlotOptions, Stage},
-    offer, patient_options, run, services, version,
+    offer, patient_options, run, services, until, version,
 };
-use crate::test_guest::{GUEST, Guest, component};
+use crate::test_guest::{GUEST, Guest, PICKY, component};
 
 /// Never returns unless the cloud-config is empty.
 const SILENT: &str = "(if (local.get 1) (then (loop $again (br $again)))) (i32.const 512)";
@@ -31,10 +31,30 @@ fn a_guest_that_does_not_answer_delays_settings_with_another_engine_by_seconds_o
     run(an_active_release_serves_unasked_under(options));
 }
 
+/// The active release refuses the settings, and the newer one waits for the compilation of others.
+#[tokio::test]
+async fn a_newer_release_that_is_not_compiled_yet_delays_new_settings_by_seconds_only() {
+    let slot = Arc::new(Slot::new(services(), patient_options("")).unwrap());
+    let picky = component(&Guest { check_config: PICKY, ..GUEST });
+    assert_eq!(offer(&slot, &picky).await, Ok(Offered::Activated));
+    let _places = slot.services.compiler.clone().occupied().await;
+    let mut offering = JoinSet::new();
+    let newer = Arc::clone(&slot);
+    offering.spawn(async move { offer(&newer, &component(&GUEST)).await });
+    until(&slot, |status| status.candidate.is_some()).await;
+    time::pause();
+    let judging = slot.prepare(patient_options("new"), EarlierOffers::Stand);
+    let prepared = time::timeout(Duration::from_secs(20), judging).await.expect("within seconds").unwrap();
+    prepared.commit().await;
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "", "the refused cloud-config is not in force");
+}
+
 async fn an_active_release_serves_unasked_under(options: SlotOptions) {
     let slot = Arc::new(Slot::new(services(), patient_options("")).unwrap());
     let silent = component(&Guest { check_config: SILENT, ..GUEST });
     assert_eq!(offer(&slot, &silent).await, Ok(Offered::Activated));
+    let session = || "session".to_owned();
+    slot.serving().unwrap().release().cache().set(session(), b"token".to_vec(), Duration::from_secs(3600)).unwrap();
     let mut preparing = JoinSet::new();
     let asked = Arc::clone(&slot);
     preparing.spawn(async move { asked.prepare(options, EarlierOffers::Stand).await.unwrap() });
@@ -55,5 +75,6 @@ async fn an_active_release_serves_unasked_under(options: SlotOptions) {
     prepared.commit().await;
     let serving = slot.serving().unwrap();
     assert_eq!(serving.sandbox().config(), "new");
+    assert_eq!(serving.release().cache().get(&session()), None, "it is of the old settings and credentials");
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }
