@@ -18,6 +18,11 @@ pub(crate) async fn describe(
     let mut results = Vec::with_capacity(nodes.len());
     let page_nodes = lane.provider.info().map_or(NODES_PER_PAGE, |info| info.page_nodes);
     for page in nodes.pages(page_nodes) {
+        // A provider that was removed is not called again, and a shutdown starts nothing new.
+        if lane.stop.is_cancelled() {
+            results.extend((0..page.len()).map(|_| Err(stopped())));
+            continue;
+        }
         if lane.off_for(Interface::Instances).is_some() {
             results.extend((0..page.len()).map(|_| Err(switched_off())));
             continue;
@@ -36,7 +41,7 @@ async fn describe_page(context: &Context, lane: &Arc<Lane>, page: NodeSet, detai
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let mut rest = page;
     let mut answer = ask(context, lane, &rest, detail).await;
-    while rest.len() > 1 && answer.as_ref().is_err_and(breaks_the_guest) {
+    while rest.len() > 1 && answer.as_ref().is_err_and(breaks_the_guest) && !lane.stop.is_cancelled() {
         let (left, right) = halves(&rest);
         match (ask(context, lane, &left, detail).await, ask(context, lane, &right, detail).await) {
             (Err(_), Err(_)) => break,
@@ -93,6 +98,10 @@ async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detai
         Ok(results) => Ok(results.into_iter().map(|result| judged_for(context, lane, result, detail)).collect()),
         Err(error) => Err(error),
     }
+}
+
+fn stopped() -> Error {
+    Error::new(Code::NotServing, "the provider was removed, or the manager is shutting down")
 }
 
 fn switched_off() -> Error {
