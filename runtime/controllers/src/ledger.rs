@@ -252,6 +252,10 @@ impl Inner {
         let entry = self.entries.remove(key)?;
         if let Some(keys) = self.by_provider.get_mut(&entry.provider) {
             keys.remove(key);
+            // Annotations name providers, and anyone who may create Services writes annotations.
+            if keys.is_empty() {
+                self.by_provider.remove(&entry.provider);
+            }
         }
         Some(entry)
     }
@@ -292,10 +296,15 @@ impl Ledger {
         self.lock().by_provider.get(provider).into_iter().flatten().cloned().collect()
     }
 
-    /// Whether an earlier load balancer serves while a failed `ensure` waits for its retry.
+    /// Whether an earlier load balancer serves, with the nodes of an earlier node set, while a
+    /// failed `ensure` waits for its retry. An `update` that failed since has a wait of its own.
     pub(crate) fn waits(&self, key: &ObjectKey) -> bool {
         self.lock().entries.get(key).is_some_and(|entry| {
-            matches!(&entry.state, State::Unsettled { before: Some(Before { retry: Some(_), .. }) })
+            let before = match &entry.state {
+                State::Unsettled { before } => before.as_ref(),
+                State::Unconfirmed | State::Serving(_) | State::Elsewhere { .. } | State::Deleted => None,
+            };
+            before.is_some_and(|before| before.retry.is_some() && matches!(before.nodes, Backends::Known(_)))
         })
     }
 
@@ -358,6 +367,18 @@ mod tests {
         object.metadata.name = Some(name.to_owned());
         let service = Arc::new(convert(&object).service);
         ledger.change(&key(name), provider, |_| Some(Entry::new(provider, service, State::Unconfirmed)));
+    }
+
+    #[test]
+    fn a_name_of_a_provider_is_forgotten_with_its_last_service() {
+        let ledger = Ledger::default();
+        let service = Arc::new(convert(&core::Service::default()).service);
+        for number in 0..1000 {
+            let provider = format!("provider-{number}");
+            ledger.record_named(&key("a"), &provider, Arc::clone(&service));
+            ledger.change(&key("a"), &provider, |_| None);
+        }
+        assert!(ledger.lock().by_provider.is_empty());
     }
 
     #[test]

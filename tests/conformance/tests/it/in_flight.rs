@@ -103,6 +103,43 @@ async fn a_shutdown_reports_whether_calls_had_to_be_cancelled() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_during_a_look_up_of_many_pages_sends_no_further_page() {
+    let mut world = World::new().start().await;
+    world.fake().describe_as(|info| info.page_nodes = 1);
+    world.fake().on_call(|_| Box::pin(pass(S)));
+    for number in 0..30 {
+        let name = format!("n{number}");
+        world.fake().add_instances([name.as_str()]);
+        world.add_node(&name).await;
+    }
+    pass(3 * S).await;
+    drop(calls(&world));
+    world.stop.cancel();
+    let ending = world.running.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!((ending, calls(&world).len() <= 2), (Ending::Clean, true));
+}
+
+/// A cloud that throttles an account answers `retry-after` to each call.
+#[tokio::test(start_paused = true)]
+async fn changes_of_the_nodes_do_not_end_the_wait_that_the_provider_asked_for() {
+    let world = with_web().await;
+    for method in ["ensure", "update"] {
+        world.fake().fail_always(method, Some(Error::retry_after(1800 * S, "later")));
+    }
+    want_https(&world).await;
+    pass(3 * S).await;
+    world.delete_node("b").await;
+    pass(60 * S).await;
+    world.fake().add_instances(["c", "d"]);
+    for name in ["c", "d"] {
+        world.add_node(name).await;
+        pass(60 * S).await;
+    }
+    let methods: Vec<_> = calls(&world).iter().filter_map(|call| Some(call.split_once(' ')?.0.to_owned())).collect();
+    assert_eq!(methods, ["ensure", "update"]);
+}
+
 /// The nodes change and change back, and the update between was carried out although its answer was
 /// an error.
 #[tokio::test(start_paused = true)]
