@@ -72,9 +72,10 @@ pub async fn load<L: ComponentLoader>(loader: &L, load: Load<L::Release>) -> Loa
     Loaded { result, shadow, wanted: refused }
 }
 
-/// How long new settings wait for one release. Until then the old settings are in force, also the
-/// rights that the operator takes away; and a guest chooses how long it sleeps and how long its
-/// compilation takes.
+/// How long new settings wait for one release.
+///
+/// Until then the old settings are in force, also the rights that the operator takes away; and a
+/// guest chooses how long it sleeps and how long its compilation takes.
 pub const JUDGEMENT_MAX: Duration = Duration::from_secs(5);
 
 /// Judges settings: decides which release serves under them. New settings do not wait for a
