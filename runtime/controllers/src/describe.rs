@@ -18,16 +18,11 @@ pub(crate) async fn describe(
     let mut results = Vec::with_capacity(nodes.len());
     let page_nodes = lane.provider.info().map_or(NODES_PER_PAGE, |info| info.page_nodes);
     for page in nodes.pages(page_nodes) {
-        // A provider that was removed is not called again, and a shutdown starts nothing new.
-        if lane.stop.is_cancelled() {
-            results.extend((0..page.len()).map(|_| Err(stopped())));
-            continue;
+        if let Some(error) = refusal_of_pages(lane) {
+            results.extend((0..page.len()).map(|_| Err(error.clone())));
+        } else {
+            results.extend(describe_page(context, lane, page, detail).await);
         }
-        if lane.off_for(Interface::Instances).is_some() {
-            results.extend((0..page.len()).map(|_| Err(switched_off())));
-            continue;
-        }
-        results.extend(describe_page(context, lane, page, detail).await);
     }
     results
 }
@@ -100,8 +95,14 @@ async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detai
     }
 }
 
-fn stopped() -> Error {
-    Error::new(Code::NotServing, "the provider was removed, or the manager is shutting down")
+/// Why no further page may be sent. A provider that was removed is not called again, and a shutdown
+/// starts nothing new.
+fn refusal_of_pages(lane: &Lane) -> Option<Error> {
+    if lane.stop.is_cancelled() {
+        let text = "the provider was removed, or the manager is shutting down";
+        return Some(Error::new(Code::NotServing, text));
+    }
+    lane.off_for(Interface::Instances).map(|_| switched_off())
 }
 
 fn switched_off() -> Error {

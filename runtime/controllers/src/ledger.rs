@@ -300,11 +300,10 @@ impl Ledger {
     /// failed `ensure` waits for its retry. An `update` that failed since has a wait of its own.
     pub(crate) fn waits(&self, key: &ObjectKey) -> bool {
         self.lock().entries.get(key).is_some_and(|entry| {
-            let before = match &entry.state {
-                State::Unsettled { before } => before.as_ref(),
-                State::Unconfirmed | State::Serving(_) | State::Elsewhere { .. } | State::Deleted => None,
-            };
-            before.is_some_and(|before| before.retry.is_some() && matches!(before.nodes, Backends::Known(_)))
+            matches!(
+                &entry.state,
+                State::Unsettled { before: Some(Before { nodes: Backends::Known(_), retry: Some(_), .. }) }
+            )
         })
     }
 

@@ -151,27 +151,22 @@ fn watch_from_the_start(
     api: Api<ConfigMap>,
     name: String,
 ) -> impl Stream<Item = Result<Option<ConfigMap>, watcher::Error>> + Send {
-    stream::unfold(None, move |watch: Option<ObjectWatch>| {
+    // The watch that runs, or the pause before the next one.
+    stream::unfold(Err(Duration::ZERO), move |watch: Result<BoxStream<'static, _>, Duration>| {
         let (api, name) = (api.clone(), name.clone());
         async move {
             let mut watch = match watch {
-                Some(ObjectWatch::Runs(watch)) => watch,
-                Some(ObjectWatch::Failed) => {
-                    sleep(RESTART_PAUSE).await;
+                Ok(watch) => watch,
+                Err(pause) => {
+                    sleep(pause).await;
                     watch_object(api, &name).boxed()
                 }
-                None => watch_object(api, &name).boxed(),
             };
             let seen = watch.next().await?;
-            let next = if seen.is_ok() { ObjectWatch::Runs(watch) } else { ObjectWatch::Failed };
-            Some((seen, Some(next)))
+            let next = if seen.is_ok() { Ok(watch) } else { Err(RESTART_PAUSE) };
+            Some((seen, next))
         }
     })
-}
-
-enum ObjectWatch {
-    Runs(BoxStream<'static, Result<Option<ConfigMap>, watcher::Error>>),
-    Failed,
 }
 
 /// The pause between an error of a watch and the next watch.

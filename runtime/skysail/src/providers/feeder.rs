@@ -224,8 +224,8 @@ async fn fill(
         note(kept.digest);
         // The source comes after it, so that a new release has a predecessor. But a release that
         // cannot be loaded must not keep a fix from being offered.
-        let offered = timeout(FIRST_RELEASES, slot.offer(Offer { bytes: kept.bytes, origin: kept.origin })).await;
-        decide.send_replace(matches!(offered, Ok(Ok(_))));
+        let result = timeout(FIRST_RELEASES, slot.offer(Offer { bytes: kept.bytes, origin: kept.origin })).await;
+        decide.send_replace(matches!(result, Ok(Ok(_))));
     }
     let mut keeping = JoinSet::new();
     if let Some(keeper) = keeper {
@@ -424,6 +424,11 @@ mod tests {
         });
     }
 
+    /// The component as the slot has it.
+    fn active(Offer { bytes, origin, .. }: &Offer) -> Option<super::Offer> {
+        Some(super::Offer { bytes: bytes.clone(), origin: origin.clone() })
+    }
+
     fn offers(offers: &[&Offer]) -> watch::Receiver<Offers> {
         watch::channel(offers.iter().map(|offer| offer.digest.to_string()).collect()).1
     }
@@ -435,12 +440,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
         let (sender, offers) = watch::channel(Offers::new());
-        let active = || {
-            let Offer { bytes, origin, .. } = offer("first");
-            Some(super::Offer { bytes, origin })
-        };
         let (reports, status) = watch::channel(serving(&offer("first"), true));
-        let mut kept = Kept::new(keeper(&archive), offers, active);
+        let mut kept = Kept::new(keeper(&archive), offers, || active(&offer("first")));
         assert!(kept.follow(status.borrow().clone()).await);
         assert!(archive.get("p", "file p.wasm", 1 << 20).is_none());
         // The source offers the same component: the slot's status does not change.
@@ -461,10 +462,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
         let first = offer("first");
-        let mut kept = Kept::new(keeper(&archive), offers(&[&first]), || {
-            let Offer { bytes, origin, .. } = offer("first");
-            Some(super::Offer { bytes, origin })
-        });
+        let mut kept = Kept::new(keeper(&archive), offers(&[&first]), || active(&first));
         let rolled_back = Refusal {
             digest: offer("second").digest.to_string(),
             origin: "file p.wasm".to_owned(),
@@ -495,16 +493,13 @@ mod tests {
         let (first, second) = (offer("first"), offer("second"));
         let refusal = Quarantined { digest: second.digest.to_string(), reason: "why".to_owned(), retried: false };
         archive.quarantine("p", refusal.clone()).unwrap();
-        let active = RefCell::new(first.clone());
-        let mut kept = Kept::new(keeper(&archive), offers(&[&first, &second]), || {
-            let Offer { bytes, origin, .. } = active.borrow().clone();
-            Some(super::Offer { bytes, origin })
-        });
+        let serves = RefCell::new(first.clone());
+        let mut kept = Kept::new(keeper(&archive), offers(&[&first, &second]), || active(&serves.borrow()));
         let archived = || archive.get("p", "file p.wasm", 1 << 20).map(|offer| offer.bytes);
 
         kept.follow(serving(&first, true)).await;
         assert_eq!(archived(), Some(first.bytes.clone()));
-        active.replace(second.clone());
+        serves.replace(second.clone());
         kept.follow(serving(&second, false)).await;
         assert_eq!((archived(), archive.quarantined("p")), (Some(first.bytes), vec![refusal]));
         kept.follow(serving(&second, true)).await;

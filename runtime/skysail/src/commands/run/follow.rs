@@ -31,8 +31,8 @@ pub(super) enum Follow {
 }
 
 impl Follow {
-    /// Applies changes until the claims of the providers differ from `started`, with which the
-    /// controllers run.
+    /// Applies changes until the claims or the slots of the providers differ from `started`, with
+    /// which the controllers run.
     ///
     /// # Errors
     /// The watch has ended.

@@ -322,8 +322,8 @@ impl Resources {
         }
     }
 
-    /// Applies changes until the claims of the providers differ from `started`, with which the
-    /// controllers run.
+    /// Applies changes until the claims or the slots of the providers differ from `started`, with
+    /// which the controllers run.
     ///
     /// # Errors
     /// The task of the watch has ended.
