@@ -10,7 +10,8 @@
 //!   Service is that Service's. Any other entry is that of every Service with its name.
 //! - An entry becomes an orphan after [`SCANS`] consecutive scans.
 //! - No share is deleted while any Service uses the load balancer, by an entry or by its name:
-//!   several Services may share a load balancer, and users may choose its name.
+//!   several Services may share a load balancer, and users may choose its name. The Services that
+//!   came or changed during the scan are asked for before each deletion.
 //!
 //! # Why deletion is not the default
 //! The provider reports which load balancers belong to the cluster, and it identifies the cluster
@@ -148,25 +149,37 @@ async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans)
     if context.settings.delete_orphans
         && let Some(inventory) = lane.provider.load_balancer_inventory()
     {
-        delete(context, &actor, (inventory, &call), unwanted).await;
+        delete(context, (lane, &actor), (inventory, &call), services, unwanted).await;
     }
     let labels = ProviderLabels { provider: lane.name.clone() };
     let count = i64::try_from(unwanted.orphans().count()).unwrap_or(i64::MAX);
     context.reporter.metrics.orphaned_load_balancers.get_or_create(&labels).set(count);
 }
 
+/// `services`: those for which the scan has asked.
 async fn delete(
     context: &Context,
-    actor: &Actor,
+    (lane, actor): (&Lane, &Actor),
     (inventory, call): (&dyn LoadBalancerInventory, &Call),
+    services: Vec<Arc<Service>>,
     unwanted: &mut UnwantedScans,
 ) {
     let unused = unwanted.orphans().filter(|(_, in_use)| !in_use).map(|(share, _)| share);
     let shares: Vec<OwnedLoadBalancer> = unused.take(DELETIONS_PER_SCAN_MAX).cloned().collect();
+    let mut asked: BTreeMap<String, Arc<Service>> =
+        services.into_iter().map(|service| (service.uid.clone(), service)).collect();
     for share in shares {
         let shown = shown(&share.name);
-        match inventory.delete(call, &context.settings.cluster_name, &share).await {
-            Ok(()) => {
+        let deleted = async {
+            if is_wanted_meanwhile(context, lane, (call, &mut asked), &share).await? {
+                return Ok(false);
+            }
+            inventory.delete(call, &context.settings.cluster_name, &share).await.map(|()| true)
+        };
+        match deleted.await {
+            // The next scan finds whose it is.
+            Ok(false) => unwanted.forget(&share),
+            Ok(true) => {
                 unwanted.forget(&share);
                 let text = format!("Deleted the orphaned load balancer {shown} of the provider {}", actor.provider);
                 context.reporter.event(actor, &cluster(), (EventKind::Normal, reasons::DELETED_ORPHAN), text);
@@ -182,6 +195,28 @@ async fn delete(
             }
         }
     }
+}
+
+/// Whether a Service that is not among those `asked`, or is another one by now, has the share's
+/// load balancer.
+async fn is_wanted_meanwhile(
+    context: &Context,
+    lane: &Lane,
+    (call, asked): (&Call, &mut BTreeMap<String, Arc<Service>>),
+    share: &OwnedLoadBalancer,
+) -> Result<bool> {
+    let Some(load_balancers) = lane.provider.load_balancers() else { return Ok(false) };
+    for service in candidates(context) {
+        if asked.get(&service.uid) == Some(&service) {
+            continue;
+        }
+        let is_named = share.service.as_ref().is_some_and(|(_, _, uid)| *uid == service.uid);
+        if is_named || load_balancers.name(call, &context.settings.cluster_name, &service).await? == share.name {
+            return Ok(true);
+        }
+        asked.insert(service.uid.clone(), service);
+    }
+    Ok(false)
 }
 
 /// Every Service that may want a load balancer, whatever its provider, including deleted Services

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use expect_test::expect;
+use kube::api::{Patch, PatchParams};
 use prometheus_client::encoding::text::encode;
 use serde_json::json;
 use skysail_provider::{Code, Error, OwnedLoadBalancer};
@@ -180,4 +181,35 @@ async fn no_share_of_a_load_balancer_whose_name_a_service_has_is_deleted() {
     pass(20 * PERIOD).await;
     assert!(!world.transcript().await.contains("delete-owned"));
     assert_eq!(world.fake().cloud().len(), 1);
+}
+
+/// A scan of many Services lasts minutes, and a user may choose the name of a load balancer that
+/// an earlier Service left behind.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_a_service_begins_to_use_during_the_scan_is_not_deleted() {
+    let mut world = scanning(true, one()).await;
+    world.add_service("late", json!({ "type": "ClusterIP" })).await;
+    let uid = world.as_user(world.services().get("late")).await.metadata.uid.unwrap();
+    let name: String = format!("a{}", uid.replace('-', "")).chars().take(32).collect();
+    world.fake().leave_behind(OwnedLoadBalancer { name: name.clone(), service: None });
+    pass(2 * PERIOD).await;
+    let services = world.services();
+    world.fake().on_call(move |line| {
+        let (services, is_list) = (services.clone(), line == "list-owned");
+        Box::pin(async move {
+            if is_list {
+                let patch = json!({ "spec": { "type": "LoadBalancer" } });
+                services.patch("late", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+                pass(10 * S).await;
+            }
+        })
+    });
+    pass(PERIOD).await;
+    let calls = world.fake().calls();
+    assert!(calls.iter().any(|call| call.starts_with("ensure default/late")), "{calls:?}");
+    assert!(!calls.iter().any(|call| call.starts_with("delete-owned")), "{calls:?}");
+    assert!(world.state("late").await.contains("203.0.113."));
+    drop(world.transcript().await);
+    pass(20 * PERIOD).await;
+    assert!(!world.fake().calls().iter().any(|call| call.starts_with("delete-owned")));
 }
