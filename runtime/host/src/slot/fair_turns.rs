@@ -4,18 +4,26 @@
 //! ([`Info::serial_load_balancers`](skysail_provider::Info::serial_load_balancers)), because
 //! several Services share a resource that it changes. The slot keeps this promise across releases:
 //! a call on a release that was replaced, and a call of a canary, count too. Calls wait in their
-//! order, before their deadline begins, and a waiting call holds no release.
+//! order, before their deadline begins, and a waiting call holds no release. The wait is bounded: a
+//! turn of the controllers contains no unbounded step.
 //!
 //! The controllers give such a provider one Service at a time, so that a call rarely waits here:
 //! for a call on an earlier release that was not serial, and for a call that another provider's
 //! worker makes about a Service of unknown provider.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use skysail_provider::{Error, Interface};
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use skysail_slot::DRAIN;
+use tokio::{
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::timeout,
+};
 
 use super::{Active, Slot};
+
+/// When a call that got no turn should be tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// See the module. tokio's lock is fair.
 #[derive(Debug, Default)]
@@ -31,7 +39,24 @@ pub(super) enum Turn<'a> {
 
 impl Slot {
     /// Waits for a turn; returns it with the release for the call, as [`Slot::hold`].
+    ///
+    /// # Errors
+    /// Those of [`Slot::hold`], and `RetryAfter` if the calls before this one last longer than one
+    /// call may: a call on a replaced release for [`DRAIN`], another one until its deadline.
     pub(super) async fn turn(&self, interface: Interface, uid: Option<&str>) -> Result<(Turn<'_>, Arc<Active>), Error> {
+        let longest = DRAIN + Duration::from_millis(self.hold(interface, uid)?.provider.sandbox().limits().deadline_ms);
+        timeout(longest, self.next_turn(interface, uid)).await.unwrap_or_else(|_| {
+            let message = format!(
+                "provider {} changes one load balancer at a time, and its earlier calls have lasted {} s; the call is tried again after {} s",
+                self.name,
+                longest.as_secs(),
+                RETRY_AFTER.as_secs()
+            );
+            Err(Error::retry_after(RETRY_AFTER, message))
+        })
+    }
+
+    async fn next_turn(&self, interface: Interface, uid: Option<&str>) -> Result<(Turn<'_>, Arc<Active>), Error> {
         loop {
             let asks_for_it = self.hold(interface, uid)?.info.serial_load_balancers;
             let turn = match asks_for_it {
@@ -180,6 +205,29 @@ mod tests {
                 time::resume();
                 world.all_go_on().await;
             }
+        });
+    }
+
+    /// A turn of the controllers counts as stuck when one of its steps lasts too long.
+    #[test]
+    fn a_call_behind_many_long_calls_asks_for_a_retry() {
+        run(async {
+            let mut world = World::serving(Guest { is_serial: true, ..SLOW }, RolloutOptions::default()).await;
+            for uid in ["a", "b", "c"] {
+                world.begin(uid);
+                world.until_one_runs().await;
+            }
+            world.all_go_on().await;
+            time::pause();
+            // The first call may last as long.
+            time::advance(DEADLINE + DRAIN - SECOND).await;
+            assert_eq!(world.ended().await, ("a", Err(Code::DeadlineExceeded)));
+            time::resume();
+            world.until_one_runs().await;
+            time::pause();
+            time::advance(2 * SECOND).await;
+            assert_eq!(world.ended().await, ("c", Err(Code::RetryAfter)));
+            world.all_go_on().await;
         });
     }
 
