@@ -31,7 +31,10 @@ use skysail_host::{
     slot::{EarlierOffers, Reconfiguration, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
 };
 use skysail_sources::Archive;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::watch,
+    task::{JoinSet, spawn_blocking},
+};
 
 use crate::{
     args,
@@ -172,6 +175,10 @@ pub(crate) struct Fleet {
     /// How many slots there were.
     slots: u64,
     surroundings: Surroundings,
+    /// The providers that have something on disk. [`forget_others`] follows this.
+    on_disk: watch::Sender<BTreeSet<String>>,
+    /// Ends with the fleet.
+    forgetting: JoinSet<()>,
 }
 
 /// What providers use outside this process: the archive on disk and the cluster.
@@ -245,6 +252,8 @@ impl Fleet {
             oldest_first: Vec::new(),
             slots: 0,
             surroundings: Surroundings::default(),
+            on_disk: watch::Sender::default(),
+            forgetting: JoinSet::new(),
         }
     }
 
@@ -400,10 +409,11 @@ impl Fleet {
     fn retain(&mut self, names: Vec<String>, refused: &[String]) {
         let known: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         self.served.retain(|name, _| known.contains(&**name));
+        self.on_disk.send_replace(names.iter().chain(refused).cloned().collect());
         if let Some(archive) = &self.surroundings.archive
-            && let Err(error) = archive.retain(&known.into_iter().chain(refused.iter().map(String::as_str)).collect())
+            && self.forgetting.is_empty()
         {
-            tracing::warn!("what is kept on disk of providers that are gone stays: {error}");
+            self.forgetting.spawn(forget_others(Arc::clone(archive), self.on_disk.subscribe()));
         }
         self.oldest_first = names;
     }
@@ -448,6 +458,21 @@ impl Fleet {
             }
         }
         ready(()).boxed()
+    }
+}
+
+/// Removes from the disk what belongs to other providers than these, now and after each change. In
+/// a task of its own: a disk that hangs must not delay a provider.
+async fn forget_others(archive: Arc<Archive>, providers: watch::Receiver<BTreeSet<String>>) {
+    let mut changes = providers.clone();
+    changes.mark_changed();
+    while changes.changed().await.is_ok() {
+        let (archive, providers) = (Arc::clone(&archive), providers.clone());
+        let forgotten = spawn_blocking(move || archive.retain(|name| providers.borrow().contains(name))).await;
+        // A task that was cancelled is a process that ends.
+        if let Ok(Err(error)) = forgotten {
+            tracing::warn!("what is kept on disk of providers that are gone stays: {error}");
+        }
     }
 }
 

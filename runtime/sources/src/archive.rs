@@ -261,16 +261,17 @@ impl Archive {
         self.write_record(&self.quarantine_path(provider), &entries)
     }
 
-    /// Removes the records of providers that are not in the list.
+    /// Removes the records of all other providers. `is_provider` is asked about each record when it
+    /// would be removed: a provider may be made again while this waits for another writer.
     ///
     /// # Errors
     /// A record cannot be removed.
-    pub fn retain(&self, providers: &BTreeSet<&str>) -> Result<(), ArchiveError> {
+    pub fn retain(&self, is_provider: impl Fn(&str) -> bool) -> Result<(), ArchiveError> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let records = self.files("providers")?.into_iter().chain(self.files("quarantine")?);
         for path in records {
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-            if !providers.contains(name) {
+            if !is_provider(name) {
                 fs::remove_file(&path).map_err(at(&path))?;
             }
         }

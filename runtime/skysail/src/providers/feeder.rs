@@ -1,6 +1,6 @@
 //! The task between a source and the slot that takes its offers.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt as _};
 use skysail_host::slot::{Offer, Offered, Refusal, Slot, SlotStatus, SourceFailure};
@@ -66,6 +66,10 @@ impl Feeder {
     }
 }
 
+/// The longest wait for the disk at a provider's start: one that hangs must not keep the source
+/// from being read.
+const READ_MAX: Duration = Duration::from_secs(5);
+
 /// The archive of a provider's last release, for a start at which its source does not answer.
 #[derive(Clone)]
 struct Keeper {
@@ -79,8 +83,23 @@ impl Keeper {
     /// The component that served last.
     async fn kept(&self) -> Option<skysail_sources::Offer> {
         let Self { archive, provider, source, bytes_max } = self.clone();
-        // A task that was cancelled is a process that ends.
-        spawn_blocking(move || archive.get(&provider, &source, bytes_max)).await.ok().flatten()
+        self.read(move || archive.get(&provider, &source, bytes_max)).await.flatten()
+    }
+
+    /// What is read from the disk; `None` if the disk does not answer within [`READ_MAX`].
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        match timeout(READ_MAX, spawn_blocking(read)).await {
+            // A task that was cancelled is a process that ends.
+            Ok(read) => read.ok(),
+            Err(_) => {
+                tracing::warn!(
+                    provider.name = self.provider,
+                    "--state-dir: the disk does not answer within {} s; the provider starts without what is kept on it",
+                    READ_MAX.as_secs()
+                );
+                None
+            }
+        }
     }
 
     /// Keeps a component that has passed probation. Returns whether it is written; a failure is
@@ -93,7 +112,7 @@ impl Keeper {
     /// A release that was rolled back before this process began is not tried again by itself.
     async fn quarantine(&self, slot: &Slot) {
         let Self { archive, provider, .. } = self.clone();
-        let quarantined = spawn_blocking(move || archive.quarantined(&provider)).await.unwrap_or_default();
+        let quarantined = self.read(move || archive.quarantined(&provider)).await.unwrap_or_default();
         for Quarantined { digest, reason, retried } in quarantined {
             slot.quarantine(digest, reason, retried).await;
         }
@@ -216,10 +235,11 @@ async fn fill(
     if let Some(keeper) = &keeper {
         keeper.quarantine(&slot).await;
     }
-    if let Some(keeper) = &keeper
-        && slot.serving().is_none()
-        && let Some(kept) = keeper.kept().await
-    {
+    let kept = match &keeper {
+        Some(keeper) if slot.serving().is_none() => keeper.kept().await.map(|kept| (keeper, kept)),
+        Some(_) | None => None,
+    };
+    if let Some((keeper, kept)) = kept {
         tracing::info!(provider.name = keeper.provider, component.digest = %kept.digest, "taking up what served last");
         note(kept.digest);
         // The source comes after it, so that a new release has a predecessor. But a release that
@@ -297,10 +317,10 @@ mod tests {
         runtime,
         sync::watch,
         task::{JoinSet, spawn_blocking, yield_now},
-        time::timeout,
+        time::{self, timeout},
     };
 
-    use super::{FeederProgress, Keeper, Kept, Offers, fill};
+    use super::{FeederProgress, Keeper, Kept, Offers, READ_MAX, fill};
     use crate::{
         provider_file::ProviderSpec,
         providers::{services, slot_options},
@@ -419,6 +439,33 @@ mod tests {
             world.offer(&component(2));
             world.loads(&component(2)).await;
             assert!(archive.get("p", "file p.wasm", 1 << 20).is_none());
+            free.send(()).unwrap();
+            hangs.await.unwrap().unwrap();
+        });
+    }
+
+    /// The same before the source has offered anything.
+    #[test]
+    fn a_provider_starts_although_the_archive_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
+        archive.put("p", "file p.wasm", &component(1)).unwrap();
+        let runtime = runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(async {
+            let (free, busy) = std::sync::mpsc::channel::<()>();
+            let hangs = spawn_blocking(move || busy.recv());
+            time::pause();
+            let world = World::new(Some(&archive));
+            world.offer(&component(2));
+            // The quarantine, and the component.
+            for _ in 0..2 {
+                for _ in 0..100 {
+                    yield_now().await;
+                }
+                time::advance(READ_MAX + Duration::from_millis(1)).await;
+            }
+            time::resume();
+            world.loads(&component(2)).await;
             free.send(()).unwrap();
             hangs.await.unwrap().unwrap();
         });

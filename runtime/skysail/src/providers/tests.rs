@@ -4,8 +4,12 @@ use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
-use skysail_sources::{Archive, Digest, Offer};
+use skysail_sources::{Archive, Digest, Offer, Quarantined};
 use tempfile::TempDir;
+use tokio::{
+    runtime,
+    task::{spawn_blocking, yield_now},
+};
 
 use super::{Complaint, Fleet, Served, Wish, services};
 use crate::provider_file::{self, ProviderSpec};
@@ -210,7 +214,41 @@ async fn what_is_on_disk_of_a_refused_provider_stays() {
     world.fleet.apply_each(wish(), &["old".to_owned()]).await;
     assert!(is_there());
     world.fleet.apply_each(wish(), &[]).await;
-    assert!(!is_there(), "the object is deleted");
+    while is_there() {
+        yield_now().await;
+    }
+}
+
+/// The only thread for blocking work is busy, as one that writes to a disk that hangs.
+#[test]
+fn a_disk_that_hangs_delays_no_provider() {
+    let runtime = runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    runtime.unwrap().block_on(async {
+        let mut world = World::new(PROVIDER).await;
+        let archive = Arc::new(Archive::open(world.path("state"), 1 << 20).unwrap());
+        world.fleet.surroundings.archive = Some(Arc::clone(&archive));
+        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let hangs = spawn_blocking(move || busy.recv());
+        for name in ["old", "new", "old"] {
+            let wish = Wish { settings: None, claims: ProviderSpec::closed(name).unwrap() };
+            let complaints = world.fleet.apply_each(vec![wish], &[]).await;
+            assert_eq!((complaints.len(), world.fleet.served.contains_key(name)), (0, true));
+        }
+        // Each is removed when its turn comes, and `old` is there again by then.
+        for name in ["old", "new"] {
+            archive.quarantine(name, quarantined()).unwrap();
+        }
+        free.send(()).unwrap();
+        hangs.await.unwrap().unwrap();
+        while !archive.quarantined("new").is_empty() {
+            yield_now().await;
+        }
+        assert_eq!(archive.quarantined("old"), [quarantined()]);
+    });
+}
+
+fn quarantined() -> Quarantined {
+    Quarantined { digest: Digest::of(b"component").to_string(), reason: "why".to_owned(), retried: false }
 }
 
 /// The older provider also has a claim that the younger one had before, so that every process
