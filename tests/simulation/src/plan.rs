@@ -160,6 +160,9 @@ pub(crate) enum Epilogue {
     Rotation,
     /// Machines go that the breaker lets go.
     ScaleIn,
+    /// More machines go than the breaker lets go, one after the other, and the API server loses the
+    /// answer to each deletion of a node.
+    LostDeletions,
 }
 
 /// One bad day.
@@ -289,6 +292,7 @@ impl Plan {
             (4, Epilogue::Operations),
             (2, Epilogue::Rotation),
             (if has_breaker { 2 } else { 0 }, Epilogue::ScaleIn),
+            (if has_breaker { 2 } else { 0 }, Epilogue::LostDeletions),
         ];
         Self {
             seed,

@@ -39,6 +39,8 @@ struct Inner {
     cut_off: BTreeSet<String>,
     /// No process may list Services.
     services_forbidden: bool,
+    /// No process receives the answer to its deletion of a node.
+    node_deletions_lost: bool,
 }
 
 impl Weather {
@@ -53,6 +55,7 @@ impl Weather {
             chance: Chance::of(plan.seed, "api"),
             cut_off: BTreeSet::new(),
             services_forbidden: false,
+            node_deletions_lost: false,
         };
         let objects = u32::try_from(plan.names.div_ceil(10)).unwrap_or(u32::MAX);
         Self { inner: Mutex::new(inner), referee, clouds, story, objects, written }
@@ -72,6 +75,11 @@ impl Weather {
     /// Forbids all processes to list Services, or allows it again.
     pub(crate) fn forbid_services(&self, forbidden: bool) {
         self.lock().services_forbidden = forbidden;
+    }
+
+    /// From now on no process receives the answer to its deletion of a node.
+    pub(crate) fn lose_node_deletions(&self) {
+        self.lock().node_deletions_lost = true;
     }
 
     /// Cuts a process off from the API, or connects it again.
@@ -150,6 +158,9 @@ impl Inner {
         if self.services_forbidden && request.resource == "services" && matches!(request.verb, "list" | "watch") {
             return Fault::Refuse(error(StatusCode::FORBIDDEN, "Forbidden", "services is forbidden"));
         }
+        if self.node_deletions_lost && request.resource == "nodes" && request.verb == "delete" {
+            return lost_answer();
+        }
         let (api, chance) = (self.api.clone(), &mut self.chance);
         if request.verb == "watch" && chance.once_in(api.dropped_watch) {
             return Fault::DropWatchAfter(chance.number(1..=20));
@@ -176,11 +187,7 @@ impl Inner {
             return Fault::Refuse(error(StatusCode::CONFLICT, "Conflict", "the object has been modified"));
         }
         if writes && chance.once_in(api.lost_answer) {
-            return Fault::LoseAnswer(error(
-                StatusCode::GATEWAY_TIMEOUT,
-                "Timeout",
-                "request did not complete in time",
-            ));
+            return lost_answer();
         }
         if chance.once_in(api.too_many) {
             return Fault::too_many_requests(u32::try_from(chance.number(1..=5)).unwrap_or_default());
@@ -200,6 +207,10 @@ impl Inner {
         }
         Fault::None
     }
+}
+
+fn lost_answer() -> Fault {
+    Fault::LoseAnswer(error(StatusCode::GATEWAY_TIMEOUT, "Timeout", "request did not complete in time"))
 }
 
 fn error(code: StatusCode, reason: &'static str, message: &str) -> ApiError {

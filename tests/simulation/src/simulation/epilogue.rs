@@ -1,7 +1,7 @@
 //! What happens after all was well, on some days. Nothing fails any more, so that each effect has
 //! to come promptly: no period and no backoff may hide a lost wake-up.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{CALM_MAX, Day};
 use crate::{cloud::Cloud, plan::Epilogue};
@@ -20,6 +20,10 @@ const ROTATED: Duration = Duration::from_secs(80);
 const MACHINES: usize = 7;
 /// The breaker lets no more machines go by its rule for small clusters.
 const GONE_MAX: usize = 10;
+/// The number of nodes that the breaker has to keep.
+const KEPT: usize = 2;
+/// How soon the node of one missing machine is deleted.
+const ONE_BY_ONE: Duration = Duration::from_secs(40);
 
 impl Day {
     pub(super) async fn epilogue(&mut self) -> Vec<String> {
@@ -30,6 +34,7 @@ impl Day {
             Epilogue::Operations => self.operations_take_effect().await,
             Epilogue::Rotation => self.rotation_ends_denials(&cloud).await,
             Epilogue::ScaleIn => self.machines_go(&cloud).await,
+            Epilogue::LostDeletions => self.machines_go_one_by_one(&cloud).await,
         }
     }
 
@@ -60,16 +65,48 @@ impl Day {
     /// The provider finds all other machines, and most are left: the breaker lets these go, though
     /// they are more than its percentage.
     async fn machines_go(&mut self, cloud: &Arc<Cloud>) -> Vec<String> {
-        self.people.make_machines(cloud, MACHINES).await;
-        // The breaker of a new process knows of no earlier deletion.
-        self.restart_all();
-        let wrong = self.becomes_well(CALM_MAX, Self::differences).await;
+        let wrong = self.breakers_forget(cloud).await;
         if !wrong.is_empty() {
-            return told(wrong, "although all processes were started again");
+            return wrong;
         }
         let gone = GONE_MAX.min((cloud.state().machines.len() - 1) / 2);
         self.people.delete_machines(cloud, gone).await;
         told(self.becomes_well(PROMPT, Self::differences).await, "although less than half of the machines went")
+    }
+
+    /// Each deletion is allowed by itself; together they are more than the breaker allows.
+    async fn machines_go_one_by_one(&mut self, cloud: &Arc<Cloud>) -> Vec<String> {
+        let wrong = self.breakers_forget(cloud).await;
+        if !wrong.is_empty() {
+            return wrong;
+        }
+        let names = || cloud.state().machines.into_values().map(|machine| machine.name).collect::<BTreeSet<_>>();
+        let (before, percent) = (names(), usize::from(self.plan.settings.node_deletion_percent_max));
+        let allowed = (before.len() * percent / 100).max(GONE_MAX.min((before.len() - 1) / 2));
+        self.weather.lose_node_deletions();
+        for _ in 0..allowed + KEPT {
+            self.people.delete_machines(cloud, 1).await;
+            self.pass(ONE_BY_ONE).await;
+        }
+        let after = names();
+        let is_there = |name: &&String| self.site.referee.object(&format!("/api/v1/nodes/{name}")).is_some();
+        let kept = before.difference(&after).filter(is_there).count();
+        if kept < KEPT {
+            return vec![format!(
+                "of {} machines {} went, and the breaker lets {allowed} go: {KEPT} of their nodes must be left, and {kept} are",
+                before.len(),
+                allowed + KEPT
+            )];
+        }
+        Vec::new()
+    }
+
+    /// Makes some machines, and new processes: the breaker of a new process knows of no earlier
+    /// deletion.
+    async fn breakers_forget(&mut self, cloud: &Arc<Cloud>) -> Vec<String> {
+        self.people.make_machines(cloud, MACHINES).await;
+        self.restart_all();
+        told(self.becomes_well(CALM_MAX, Self::differences).await, "although all processes were started again")
     }
 }
 
