@@ -145,13 +145,13 @@ mod tests {
         let parse = |text: &str| {
             let mut ini = Ini::parse(text);
             let zone: String = ini.required("Global", "zone");
-            ini.warn("Global", "zone", "is deprecated: write region");
+            ini.warn("Global", "zone", "is deprecated; write region");
             ini.finish(zone)
         };
         let text = "[Global]\nzone = a\n";
         assert_eq!(parse(text).config(), Ok("a".to_owned()));
         let problems = parse(text).problems();
-        assert_eq!(problems, [Problem::warning(2, "Global.zone", "is deprecated: write region")]);
+        assert_eq!(problems, [Problem::warning(2, "Global.zone", "is deprecated; write region")]);
         assert!(parse("[Global]\nzone = a\nzome = b\n").config().is_err(), "an unknown key is fatal");
     }
 

@@ -10,8 +10,8 @@ use std::collections::HashSet;
 
 use crate::{Error, Result};
 
-/// Most pages of one list: at 500 entries a page more than any cloud's quota, and a bound for a
-/// cloud whose list never ends.
+/// The maximum number of pages of one list: at 500 entries a page more than any cloud's quota, and
+/// a bound for a cloud whose list never ends.
 pub const PAGES_MAX: usize = 1_000;
 
 /// All entries of a list. `page` gets the cursor (none for the first page) and gives its entries

@@ -17,7 +17,7 @@ use roxmltree::{Node, ParsingOptions};
 
 use crate::{Error, Result};
 
-/// Most nodes of one document: a list of 10,000 machines has some million.
+/// The maximum number of nodes of one document: a list of 10,000 machines has some million.
 const NODES_MAX: u32 = 4_000_000;
 
 /// A document that was parsed.

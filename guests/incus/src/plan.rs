@@ -286,7 +286,7 @@ pub(crate) fn ports(service: &Service) -> Result<Vec<Port>> {
         };
         if port.node_port == 0 {
             return Err(Error::Invalid(format!(
-                "port {} has no node port: set allocateLoadBalancerNodePorts, or give one",
+                "port {} has no node port; set allocateLoadBalancerNodePorts, or give one",
                 port.port
             )));
         }
@@ -325,7 +325,7 @@ pub(crate) fn families(service: &Service, pool: &Pool) -> Result<Vec<(IpFamily, 
         && !pool.contains(address)
     {
         return Err(Error::Invalid(format!(
-            "loadBalancerIP {address} is not in the address pool of the operator: choose another one, or none"
+            "loadBalancerIP {address} is not in the address pool of the operator; choose another one, or none"
         )));
     }
     let asked: Vec<IpFamily> = service.families().collect();

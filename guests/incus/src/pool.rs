@@ -9,8 +9,8 @@ use std::{
 
 use skysail_guest_sdk::{Cidr, IpFamily};
 
-/// Most addresses of a pool that are checked for a free one. A /16 is more load balancers than one
-/// network carries, and a check takes nanoseconds.
+/// The maximum number of addresses of a pool that are checked for a free one. A /16 is more load
+/// balancers than one network carries, and a check takes nanoseconds.
 const ADDRESSES_LOOKED_AT_MAX: usize = 65_536;
 
 /// Address ranges, in the operator's order.
@@ -112,7 +112,7 @@ impl FromStr for Range {
         };
         if first.is_ipv4() != last.is_ipv4() || first > last {
             return Err(format!(
-                "{text:?} is not a range: write A-B with two addresses of one family and A not above B"
+                "{text:?} is not a range; write A-B with two addresses of one family and A not above B"
             ));
         }
         Ok(Self { first, last })

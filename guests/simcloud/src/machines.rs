@@ -9,8 +9,8 @@ use skysail_guest_sdk::{
 use crate::api::{Cloud, CloudZone, Machine};
 
 pub(crate) const SCHEME: &str = "simcloud";
-/// Most nodes in one request by ID and name; for more nodes the whole list is requested, because a
-/// URL has a limited length.
+/// The maximum number of nodes in one request by ID and name; for more nodes the whole list is
+/// requested, because a URL has a limited length.
 const ASKED_MAX: usize = 100;
 /// Zones rarely change.
 const ZONES_TTL: Duration = Duration::from_secs(600);

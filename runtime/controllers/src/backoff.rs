@@ -26,10 +26,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// The longest delay for a retry-after error; the contract defines it.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
-/// After a conflict the watch delivers the newer object, usually within a moment.
+/// First wait after a conflict; the watch usually delivers the newer object sooner.
 const CONFLICT_BASE: Duration = Duration::from_millis(250);
-/// Longest wait after a conflict or an outage of the Kubernetes API: a watch or an API server that
-/// recovered delays a key by at most this. Such a retry calls no provider before the API answers.
+/// Longest wait after a conflict or an outage of the Kubernetes API: after the watch or the API
+/// server recovers, a key waits no longer than this. Such a retry calls no provider before the API
+/// answers.
 pub(crate) const API_CAP: Duration = Duration::from_secs(10);
 /// Wait between the first repair and the second; each further repair doubles it, up to [`CAP`].
 const REPAIR_BASE: Duration = Duration::from_secs(1);
@@ -37,8 +38,8 @@ const REPAIR_BASE: Duration = Duration::from_secs(1);
 /// otherwise the longest wait would reset the count.
 const REPAIR_FORGOTTEN: Duration = Duration::from_mins(10);
 /// After this many repairs another writer is undoing them. With the delays between them, the
-/// repairs take at least 15 s together, so a single conflict does not count as a contest.
-const REPAIRS_CONTESTED: u32 = 5;
+/// repairs take at least 15 s together, so a single repair is not reported as a conflict.
+const REPAIRS_UNTIL_CONFLICT: u32 = 5;
 
 const _: () = assert!(BASE.as_secs() < SLOW_BASE.as_secs() && SLOW_BASE.as_secs() < CAP.as_secs());
 const _: () = assert!(CAP.as_secs() < REPAIR_FORGOTTEN.as_secs());
@@ -125,7 +126,7 @@ impl Repairs {
         }
         self.count = self.count.saturating_add(1);
         self.last = Some(now);
-        self.count == REPAIRS_CONTESTED
+        self.count == REPAIRS_UNTIL_CONFLICT
     }
 }
 
@@ -149,7 +150,7 @@ mod tests {
         Error::api("write")(kube::Error::Api(Status::failure("no", "Reason").with_code(code).boxed()))
     }
 
-    /// S19.2 and S19.3 of the catalogue: what counts, and how long each code waits.
+    /// S19.2 and S19.3 of tests/conformance/README.md: what counts, and how long each code waits.
     #[test]
     fn each_code_waits_in_its_own_way() {
         let mut lines = String::new();
@@ -203,17 +204,17 @@ mod tests {
     #[test]
     fn each_repair_waits_longer_than_the_one_before_until_it_is_forgotten() {
         let (mut repairs, start) = (Repairs::default(), Instant::now());
-        let (mut now, mut waits, mut contested) = (start, Vec::new(), Vec::new());
+        let (mut now, mut waits, mut reported) = (start, Vec::new(), Vec::new());
         for n in 1..=12 {
             let wait = repairs.wait(now);
             waits.push(wait.as_secs());
             now += wait;
             if repairs.begin(now) {
-                contested.push(n);
+                reported.push(n);
             }
         }
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(contested, [5], "reported once");
+        assert_eq!(reported, [5], "once");
         now += REPAIR_FORGOTTEN + Duration::from_secs(1);
         assert!(!repairs.begin(now));
         assert_eq!(repairs.wait(now), Duration::from_secs(1));

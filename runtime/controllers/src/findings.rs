@@ -16,7 +16,7 @@ pub enum Finding {
     ClaimTaken,
     /// The selector of this provider selects nodes that another provider selects too, so neither
     /// acts on them, or that another provider holds.
-    NodesContested,
+    NodeOwnershipConflict,
     /// The provider's spec lists interfaces that its component does not export.
     InterfaceNotExported,
     /// The breaker keeps nodes although the provider reports that their machines do not exist.
@@ -29,7 +29,7 @@ impl Finding {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::ClaimTaken => "ClaimTaken",
-            Self::NodesContested => "NodesContested",
+            Self::NodeOwnershipConflict => "NodeOwnershipConflict",
             Self::InterfaceNotExported => "InterfaceNotExported",
             Self::NodesHeld => "NodesHeld",
         }

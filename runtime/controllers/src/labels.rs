@@ -21,8 +21,8 @@ pub(crate) enum LabelError {
     TooMany(usize),
 }
 
-/// Most additional labels of one node. The labels are part of the object, which every client of
-/// nodes reads.
+/// The maximum number of additional labels of one node. The labels are part of the object, which
+/// every client of nodes reads.
 pub(crate) const LABELS_MAX: usize = 128;
 
 /// The pairs that upstream keeps equal: the older spelling is the source.

@@ -100,7 +100,7 @@ pub mod reasons {
     /// Ours: a node could not be initialised; upstream only logs it.
     pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
     /// Ours: another controller undoes our writes to a node each time.
-    pub const NODE_CONTESTED: &str = "NodeContested";
+    pub const NODE_WRITE_CONFLICT: &str = "NodeWriteConflict";
     /// Ours: the data that a provider returned for an initialised node, or the node's annotation,
     /// is invalid; upstream only logs it.
     pub const UPDATING_NODE_FAILED: &str = "UpdatingNodeFailed";
@@ -111,7 +111,7 @@ pub mod reasons {
     /// Ours: a Service has a load balancer that no provider manages.
     pub const UNCLAIMED_LOAD_BALANCER: &str = "UnclaimedLoadBalancer";
     /// Ours: another controller undoes our writes to a Service each time.
-    pub const SERVICE_CONTESTED: &str = "ServiceContested";
+    pub const SERVICE_WRITE_CONFLICT: &str = "ServiceWriteConflict";
     /// Ours: the provider that made the load balancer is removed, and another provider takes over
     /// the Service.
     pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";

@@ -60,12 +60,13 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
     for name in names {
         match context.nodes.get(&name).filter(|view| view.owner.provider() == Some(lane.id)) {
             // As upstream: a provider without instances initialises no node. A release that
-            // supports instances requeues the node, and so does the decision about the schemes that
-            // the node's provider ID may have.
+            // supports instances requeues the node, and a node is also requeued when it is decided
+            // which provider-ID schemes belong to the provider.
             Some(view) if view.uninitialized && (has_no_instances(cloud) || has_no_schemes_yet) => {
                 queue.done(name, Next::OnChange);
             }
-            // As without instances, until the provider is asked again.
+            // The cloud-config switched `instances` off: wait until the manager asks the provider
+            // again.
             Some(view) if view.uninitialized && off.is_some() => {
                 queue.done(name, off.map_or(Next::OnChange, Next::Within));
             }
@@ -148,7 +149,7 @@ fn count_write(context: &Context, actor: &Actor, view: &NodeView, written: &Resu
             names::UNINITIALIZED_TAINT,
             view.node.name
         );
-        context.reporter.event(actor, &view.reference(), (EventKind::Warning, reasons::NODE_CONTESTED), text);
+        context.reporter.event(actor, &view.reference(), (EventKind::Warning, reasons::NODE_WRITE_CONFLICT), text);
     }
 }
 

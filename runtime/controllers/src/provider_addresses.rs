@@ -100,7 +100,7 @@ impl Default for ProviderAddresses {
 }
 
 impl ProviderAddresses {
-    /// Most ranges of one list: an operator lists networks, not machines.
+    /// The maximum number of ranges of one list: an operator lists networks, not machines.
     pub const CIDRS_MAX: usize = 64;
 
     /// From the lists of the provider file; an empty list allows all but the refused ranges.

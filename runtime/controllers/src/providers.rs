@@ -78,11 +78,12 @@ pub enum ProvidersError {
     TooMany(usize),
 }
 
-/// Most schemes, or classes, in one text: a component may declare hundreds.
+/// The maximum number of schemes, or classes, in one text: a component may declare hundreds.
 const SHOWN_MAX: usize = 5;
 
 impl Providers {
-    /// Most providers in one process: each costs a few tasks, and no cluster spans more clouds.
+    /// The maximum number of providers in one process: each costs a few tasks, and no cluster spans
+    /// more clouds.
     pub const MAX: usize = 64;
 
     /// Validates the set. `entries` are in the order of age, oldest first.

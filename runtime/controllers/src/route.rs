@@ -135,7 +135,7 @@ pub(crate) async fn run(
     // create (provider)
     let new: Vec<NewRoute> = creations.iter().map(|creation| creation.route.clone()).collect();
     let answers = calls.create(&new).await;
-    pass.created(&views, &creations, answers, &mut has_routes);
+    pass.report_created(&views, &creations, answers, &mut has_routes);
     // condition (client)
     if !stop.is_cancelled() {
         pass.write_conditions(lane, &views, &has_routes).await;
@@ -213,7 +213,7 @@ impl Pass<'_> {
         self.refused = answers.refused.or(self.refused.take());
     }
 
-    fn created(
+    fn report_created(
         &mut self,
         views: &[NodeView],
         creations: &[Creation],

@@ -15,9 +15,10 @@ use crate::{names, providers::is_provider_name};
 const CLIENT_IP_TIMEOUT_DEFAULT: u32 = 10_800;
 /// As the API server's limit for `sessionAffinityConfig.clientIP.timeoutSeconds`: a day.
 const CLIENT_IP_TIMEOUT_MAX: u32 = 86_400;
-/// Most problems in one text: an Event has no room for more, and an annotation can have thousands.
+/// The maximum number of problems in one text: an Event has no room for more, and an annotation can
+/// have thousands.
 const PROBLEMS_TOLD_MAX: usize = 8;
-/// Most characters of an object's own text in a message.
+/// The maximum number of characters of an object's own text in a message.
 const SHOWN_CHARS_MAX: usize = 64;
 
 /// A Service in the provider's form, with its problems.

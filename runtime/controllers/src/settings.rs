@@ -80,7 +80,8 @@ pub struct ControllerSettings {
     /// Each load balancer is ensured once in this period although its Service did not change, to
     /// repair drift in the cloud. Default 0: never.
     pub drift_repair_period: Duration,
-    /// Most drift repairs that begin in a minute, for each provider. Default 60; 0 is taken as 1.
+    /// The maximum number of drift repairs that begin in a minute, for each provider. Default 60; 0
+    /// is taken as 1.
     pub drift_repairs_per_minute: u32,
     /// Pause between two scans for orphaned load balancers. Default 10 min; 0 disables the scans.
     /// An orphan is reported after three scans.

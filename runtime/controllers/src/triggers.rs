@@ -338,7 +338,7 @@ fn report_disputed(context: &Context) {
             )
         });
         let text = contested.into_iter().chain(held).collect::<Vec<_>>().join(". ");
-        lane.findings.set(Finding::NodesContested, Some(text).filter(|text| !text.is_empty()));
+        lane.findings.set(Finding::NodeOwnershipConflict, Some(text).filter(|text| !text.is_empty()));
     }
 }
 

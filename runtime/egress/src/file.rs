@@ -128,12 +128,18 @@ impl Account {
     fn check(&self, (user, group): (u32, u32), mode: u32, permissions: u32) -> Result<(), String> {
         const ROOT: u32 = 0;
         if user != self.user && user != ROOT {
-            return Err(format!("it belongs to user {user}, and this process is user {}: remove it", self.user));
+            return Err(format!(
+                "it belongs to user {user}, and this process is user {0}; run chown {0}, or delete it: the manager creates it again",
+                self.user
+            ));
         }
         let of_group = if self.groups.contains(&group) { 0 } else { mode >> 3 };
         if (mode | of_group) & permissions != 0 {
             let mode = mode & 0o777;
-            return Err(format!("other accounts may use it (mode {mode:03o}): remove it, or run chmod go-rwx"));
+            let (access, bits) = if permissions & READ == 0 { ("write", "go-w") } else { ("read or write", "go-rw") };
+            return Err(format!(
+                "other accounts can {access} it (mode {mode:03o}); run chmod {bits}, or delete it: the manager creates it again"
+            ));
         }
         Ok(())
     }

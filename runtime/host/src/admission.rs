@@ -182,12 +182,13 @@ pub(crate) struct Findings {
     pub(crate) refusals: Vec<Finding>,
 }
 
-/// Most refusals in the list: a component for another host has hundreds of wrong imports, and the
-/// first few are enough to see that.
+/// The maximum number of refusals in the list: a component for another host has hundreds of wrong
+/// imports, and the first few are enough to see that.
 const REFUSALS_MAX: usize = 12;
-/// Most interfaces of each direction that are listed. A provider has tens.
+/// The maximum number of interfaces of each direction that are listed. A provider has tens.
 const LISTED_MAX: usize = 200;
-/// Most functions of each direction that are listed, all interfaces together. A provider has tens.
+/// The maximum number of functions of each direction that are listed, all interfaces together. A
+/// provider has tens.
 const FUNCTIONS_MAX: usize = 2000;
 /// Longest name from a file that is shown, in bytes.
 const NAME_BYTES_MAX: usize = 200;
@@ -222,7 +223,7 @@ pub(crate) fn examine(bytes: &[u8]) -> Findings {
         Ok(Err((code, reason))) => findings.refuse(code, &reason),
         Err(_) => findings.refuse(
             RefusalCode::Malformed,
-            "its types cannot be read: build it with a current toolchain (wit-bindgen and wit-component, or wasm-tools)",
+            "its types cannot be read; build it with a current toolchain (wit-bindgen and wit-component, or wasm-tools)",
         ),
     }
     findings

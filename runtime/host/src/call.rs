@@ -265,7 +265,7 @@ impl<'a> Running<'a> {
             Err(_elapsed) => Err(self.failed(Error::new(
                 Code::DeadlineExceeded,
                 format!(
-                    "{} did not end within {} ms (limit deadlineMs)",
+                    "{} did not end within {} ms (spec.limits.deadlineMs); check the cloud's latency, or raise the limit",
                     self.function,
                     self.sandbox.limits().deadline_ms
                 ),

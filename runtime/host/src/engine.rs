@@ -96,10 +96,10 @@ pub struct Live {
 /// The engines of this process. Cloning shares them.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
 }
 
-struct Shared {
+struct EngineState {
     pooled: Option<wasmtime::Engine>,
     places: Mutex<Places>,
     ticked: Arc<Mutex<Vec<EngineWeak>>>,
@@ -119,7 +119,7 @@ pub(crate) struct Placement {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) allocation: Allocation,
     calls: u32,
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
 }
 
 impl Engine {
@@ -171,7 +171,7 @@ impl Engine {
         let ticked = Arc::new(Mutex::new(pooled.iter().map(wasmtime::Engine::weak).collect()));
         let alive = start_ticker(Arc::clone(&ticked)).map_err(EngineError::Ticker)?;
         let places = Mutex::new(Places { pooled_free: POOL_CALLS_MAX, on_demand: BTreeMap::new() });
-        let engine = Self { shared: Arc::new(Shared { pooled, places, ticked, _alive: alive }) };
+        let engine = Self { shared: Arc::new(EngineState { pooled, places, ticked, _alive: alive }) };
         // An error must appear here and not at the first provider.
         engine.shared.on_demand_engine(Limits::default().stack_bytes)?;
         Ok(engine)
@@ -210,7 +210,7 @@ impl Engine {
     }
 }
 
-impl Shared {
+impl EngineState {
     fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,7 +4,7 @@
 //! An import never blocks a thread and never holds more data than its limit. If the contract says
 //! that excess data is dropped, the import drops and counts it; if a limit ends the call, the
 //! import returns `Stopped`. Every linked function accesses the call's state through
-//! `CallState::import`, which charges fuel ([`crate::fuel_charge`]).
+//! `CallState::charge_import`, which charges fuel ([`crate::fuel_charge`]).
 
 mod cache;
 mod clock;
@@ -30,13 +30,13 @@ use crate::{bindings::skysail::provider as contract, store::CallState};
 /// A linker with everything that a component may import, for one engine.
 pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    contract::types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
-    contract::http::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
-    contract::log::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
-    contract::config::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
-    contract::clock::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
-    contract::cache::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
-    contract::events::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
+    contract::types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
+    contract::http::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
+    contract::log::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
+    contract::config::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
+    contract::clock::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
+    contract::cache::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
+    contract::events::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
     wasi::add_to_linker(&mut linker)?;
     Ok(linker)
 }

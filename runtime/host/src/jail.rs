@@ -144,7 +144,7 @@ pub enum CompileError {
     },
     /// Checking and compiling the component exceeded a limit. Only a limit of wall time depends on
     /// the machine.
-    #[error("checking and compiling the component exceeded its limit of {stop} ({hit}): build a smaller component, or raise {}", hit.limit.name())]
+    #[error("checking and compiling the component exceeded its limit of {stop} ({hit}); build a smaller component, or raise {}", hit.limit.name())]
     Limit {
         /// Which limit, and the usage.
         hit: LimitHit,
@@ -159,14 +159,14 @@ pub enum CompileError {
     },
     /// The component overflowed the child's stack with nested types or blocks.
     #[error(
-        "the component nests types or blocks deeper than {} MiB of stack can follow, the stack size of the compile jail: build it with a current toolchain \
+        "the component nests types or blocks deeper than {} MiB of stack can follow, the stack size of the compile jail; build it with a current toolchain \
          and with less nesting",
         STACK_BYTES >> 20
     )]
     TooDeep,
     /// The child crashed: the component triggered a bug of the compiler or of the parser.
     #[error(
-        "the compile jail crashed while it checked or compiled the component ({status}): {said}: build it with a current toolchain"
+        "the compile jail crashed while it checked or compiled the component ({status}): {said}; build it with a current toolchain"
     )]
     Crashed {
         /// Exit status or signal.
@@ -175,7 +175,7 @@ pub enum CompileError {
         said: String,
     },
     /// The child could not be started, or the pipes to it failed.
-    #[error("the compile jail {} could not be run: check that the executable exists and is executable", program.display())]
+    #[error("the compile jail {} could not be run; check that the executable exists and is executable", program.display())]
     Jail {
         /// The executable.
         program: PathBuf,
@@ -184,7 +184,7 @@ pub enum CompileError {
         source: io::Error,
     },
     /// The child belongs to another build, so its machine code is not compatible with this engine.
-    #[error("the compile jail {} belongs to another build than this process: restart the process", program.display())]
+    #[error("the compile jail {} belongs to another build than this process; restart the process", program.display())]
     OtherBuild {
         /// The executable.
         program: PathBuf,

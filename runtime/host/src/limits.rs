@@ -40,19 +40,20 @@ mod bounds;
 pub use self::bounds::{BOUNDS, Limits};
 pub(crate) use self::bounds::{DEADLINE_MS_MAX, FUEL_MAX};
 
-/// Most linear memories that a component may have. Rust, C and Go need one, adapters a second; the
-/// pool reserves address space for each.
+/// The maximum number of linear memories that a component may have. Rust, C and Go need one,
+/// adapters a second; the pool reserves address space for each.
 pub(crate) const MEMORIES_MAX: u32 = 4;
-/// Most tables that a component may have. A core module has one, and `wit-component` adds one for
-/// its shims.
+/// The maximum number of tables that a component may have. A core module has one, and
+/// `wit-component` adds one for its shims.
 pub(crate) const TABLES_MAX: u32 = 32;
-/// Most calls of one provider that wait for a place. A controller has tens of workers; more waiting
-/// calls are a bug.
+/// The maximum number of calls of one provider that wait for a place. A controller has tens of
+/// workers; more waiting calls are a bug.
 pub(crate) const CALLS_WAITING_MAX: u32 = 1024;
 /// Longest line of a guest's log, in bytes; a longer line is truncated. An error of a cloud API
 /// with its body is shorter.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
-/// Most fields of one log line; further fields are dropped. A line for people has a few.
+/// The maximum number of fields of one log line; further fields are dropped. A line for people has
+/// a few.
 pub(crate) const LOG_FIELDS_MAX: usize = 32;
 /// Longest reason of an Event, in bytes: the API's own bound.
 pub(crate) const EVENT_REASON_BYTES_MAX: usize = 128;

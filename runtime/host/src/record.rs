@@ -61,7 +61,7 @@ pub struct HttpUse {
     pub bytes_received: u64,
     /// Time spent waiting for HTTP; requests in parallel count once.
     pub time: Duration,
-    /// Most requests in flight at once.
+    /// The largest number of requests that were in flight at once.
     pub in_flight_max: u32,
 }
 
@@ -345,7 +345,7 @@ impl CallRecorder {
 
     pub(crate) fn record(&self, record: CallRecord) {
         self.metrics.observe(&record);
-        trace(&record);
+        log_call(&record);
         if self.observers.receiver_count() > 0 {
             #[expect(clippy::let_underscore_must_use, reason = "the last observer may go at any time")]
             let _ = self.observers.send(Arc::new(record));
@@ -355,7 +355,7 @@ impl CallRecorder {
 
 /// One log line for each call: a fault of the release or of the machine is a warning, everything
 /// else is for debugging.
-fn trace(record: &CallRecord) {
+fn log_call(record: &CallRecord) {
     macro_rules! event {
         ($level:expr, $text:expr, $($error:tt)*) => {
             tracing::event!(

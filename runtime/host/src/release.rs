@@ -29,30 +29,32 @@ use crate::{
 pub enum ReleaseError {
     /// Precompiled code is native code, and is accepted only from the compile jail of this process.
     #[error(
-        "the component is precompiled by wasmtime, and native code is never accepted: offer the .wasm file that it was compiled from"
+        "the component is precompiled by wasmtime, and native code is never accepted; offer the .wasm file that it was compiled from"
     )]
     Precompiled,
     /// Not a component, or not a valid one.
     #[error("cannot compile the component")]
     Compile(#[source] wasmtime::Error),
     /// The machine code of the compile jail does not match this engine.
-    #[error("cannot load the compiled component")]
+    #[error(
+        "cannot load the compiled component; check that the machine has free memory, and report the error if it repeats"
+    )]
     Load(#[source] wasmtime::Error),
     /// The component declares more memories than the sandbox allows.
-    #[error("the component has {count} memories, and at most {MEMORIES_MAX} are allowed: build it with fewer memories")]
+    #[error("the component has {count} memories, and at most {MEMORIES_MAX} are allowed; build it with fewer memories")]
     Memories {
         /// Declared.
         count: u32,
     },
     /// The component declares more tables than the sandbox allows.
-    #[error("the component has {count} tables, and at most {TABLES_MAX} are allowed: build it with fewer tables")]
+    #[error("the component has {count} tables, and at most {TABLES_MAX} are allowed; build it with fewer tables")]
     Tables {
         /// Declared.
         count: u32,
     },
     /// The initial size of one memory exceeds the limit for all memories of a call.
     #[error(
-        "a memory of the component has an initial size of {bytes} bytes, and the limit memoryBytes for all memories of a call is {max}: build it with a smaller initial memory, or raise the limit"
+        "a memory of the component has an initial size of {bytes} bytes, and the limit memoryBytes for all memories of a call is {max}; build it with a smaller initial memory, or raise the limit"
     )]
     MemoryBytes {
         /// Declared.
@@ -62,7 +64,7 @@ pub enum ReleaseError {
     },
     /// The initial size of one table exceeds the limit for all tables of a call.
     #[error(
-        "a table of the component has an initial size of {elements} elements, and the limit tableElements for all tables of a call is {max}: build it with a smaller table, or raise the limit"
+        "a table of the component has an initial size of {elements} elements, and the limit tableElements for all tables of a call is {max}; build it with a smaller table, or raise the limit"
     )]
     TableElements {
         /// Declared.
@@ -72,10 +74,12 @@ pub enum ReleaseError {
     },
     /// The component imports modules or components, so its resource requirements are unknown before
     /// it runs.
-    #[error("the component imports core modules, which the host does not provide: link the modules into the component")]
+    #[error("the component imports core modules, which the host does not provide; link the modules into the component")]
     ImportsModules,
     /// An import is unknown or has another type.
-    #[error("cannot link the component: this host does not have one of its imports, or has it with another type")]
+    #[error(
+        "cannot link the component: this host lacks one of its imports, or has it with another type; build the component against skysail:provider@0.1.0 (skysail inspect FILE lists the imports)"
+    )]
     Link(#[source] wasmtime::Error),
     /// The required interface `identity` is not exported.
     #[error("the component does not export skysail:provider/identity@0.1.0, so it is not a provider")]

@@ -71,7 +71,7 @@ impl CallState {
     }
 
     /// The access of every import to this state: it charges the fuel for one call of an import.
-    pub(crate) fn import(&mut self) -> &mut Self {
+    pub(crate) fn charge_import(&mut self) -> &mut Self {
         self.fuel_charge.call();
         self
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Call, NodeAddress, NodeSet, Result};
 
-/// Most nodes in one call of [`Instances::describe`]; a provider may ask for fewer
+/// The maximum number of nodes in one call of [`Instances::describe`]; a provider may ask for fewer
 /// ([`crate::Info::page_nodes`]). Part of the contract.
 pub const NODES_PER_PAGE: usize = 500;
 

@@ -26,7 +26,8 @@ pub struct Info {
     /// [`LoadBalancers::ensure_deleted`] and [`LoadBalancerInventory::delete`] may run at a time,
     /// across all Services.
     pub serial_load_balancers: bool,
-    /// Most nodes in one call of [`Instances::describe`], 1 to [`crate::NODES_PER_PAGE`].
+    /// The maximum number of nodes in one call of [`Instances::describe`], 1 to
+    /// [`crate::NODES_PER_PAGE`].
     pub page_nodes: usize,
 }
 

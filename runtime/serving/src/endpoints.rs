@@ -30,7 +30,7 @@ type Document = Arc<dyn Fn() -> Value + Send + Sync>;
 const CONFIGZ: &str = "cloudcontrollermanager.config.k8s.io";
 
 /// The answer of `/debug/pprof`, which upstream serves with `--profiling`.
-const NO_PPROF: &str = "/debug/pprof is Go's profiler and this program has none: use perf on the process, and /metrics for \
+const NO_PPROF: &str = "/debug/pprof is Go's profiler and this program has none; use perf on the process, and /metrics for \
     what each provider call cost. --profiling serves /debug/flags/v here\n";
 
 /// The content of the endpoints.

@@ -7,7 +7,7 @@ use std::{net::SocketAddr, path::PathBuf};
 pub enum ServingError {
     /// The address is in use, or is not an address of this machine.
     #[error(
-        "cannot listen on {address}: stop the process that uses the port, choose another {flag}, or disable it by 0"
+        "cannot listen on {address}; stop the process that uses the port, choose another {flag}, or disable it by 0"
     )]
     Bind {
         /// The address.
@@ -48,7 +48,7 @@ pub enum ServingError {
     },
     /// The ConfigMap with the cluster's certificate authorities cannot be read.
     #[error(
-        "cannot read the ConfigMap kube-system/extension-apiserver-authentication: bind the Role extension-apiserver-authentication-reader \
+        "cannot read the ConfigMap kube-system/extension-apiserver-authentication; bind the Role extension-apiserver-authentication-reader \
          in kube-system to this account, or set --authentication-tolerate-lookup-failure or --authentication-skip-lookup"
     )]
     Lookup(#[source] Box<kube::Error>),

@@ -82,12 +82,12 @@ fn columns() -> Value {
         column(
             "Degraded",
             r#".status.conditions[?(@.type=="Degraded")].status"#,
-            "Whether the provider differs from what its settings ask for."
+            "Whether the provider differs from its spec."
         ),
         column(
             "Reason",
             r#".status.conditions[?(@.type=="Degraded")].reason"#,
-            "Reason of the condition Degraded in one word; AsWanted if the provider is not degraded."
+            "Reason of the condition Degraded in one word; AsExpected if the provider is not degraded."
         ),
         column("Version", ".status.active.version", "Version of the serving release."),
         column("Digest", ".status.active.digest", "Digest of the serving release."),

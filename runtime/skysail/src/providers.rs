@@ -204,15 +204,15 @@ pub(crate) struct Owner {
 
 /// Why a provider does not have all the settings of its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Complaint {
+pub(crate) enum Problem {
     /// The spec is refused as a whole.
     Refused(String),
-    /// The spec is in force, except for claims that an older provider has.
-    GaveUp(String),
+    /// The spec is in force, without the claims that an older provider has.
+    ClaimsDropped(String),
 }
 
-/// The requested settings of one provider.
-pub(crate) struct Wish {
+/// The desired settings of one provider.
+pub(crate) struct Desired {
     /// Its settings; `None` if they are wrong.
     pub(crate) settings: Option<ProviderSpec>,
     /// Its claims. A provider without valid settings, new or earlier, has only its claims.
@@ -317,27 +317,27 @@ impl Fleet {
         Ok(())
     }
 
-    /// Applies the wish of each provider separately, oldest first: a provider whose wish is refused
-    /// keeps its settings, and delays no other. Of two providers with the same claim the older one
-    /// has it, also if the younger one had it before, so that every process assigns claims alike.
-    /// All other providers are removed. The archive and the quarantine of objects in `refused` stay
-    /// on disk: a thirty-third Provider is served when an older one is deleted, and its quarantine
-    /// must still hold.
+    /// Applies the desired settings of each provider separately, oldest first: a provider whose
+    /// settings are refused keeps its old ones, and delays no other. Of two providers with the same
+    /// claim the older one has it, also if the younger one had it before, so that every process
+    /// assigns claims alike. All other providers are removed. The archive and the quarantine of
+    /// objects in `refused` stay on disk: a thirty-third Provider is served when an older one is
+    /// deleted, and its quarantine must still hold.
     ///
-    /// Returns the complaint about each provider that differs from its wish, by name.
-    pub(crate) async fn apply_each(&mut self, wishes: Vec<Wish>, refused: &[String]) -> BTreeMap<String, Complaint> {
-        self.retain(wishes.iter().map(|wish| wish.claims.name.clone()).collect(), refused);
-        let preparing = wishes.into_iter().map(|wish| {
-            let name = wish.claims.name.clone();
-            self.prepare_wish(wish).map(|prepared| (name, prepared))
+    /// Returns the problem about each provider that does not have its desired settings, by name.
+    pub(crate) async fn apply_each(&mut self, desired: Vec<Desired>, refused: &[String]) -> BTreeMap<String, Problem> {
+        self.retain(desired.iter().map(|one| one.claims.name.clone()).collect(), refused);
+        let preparing = desired.into_iter().map(|one| {
+            let name = one.claims.name.clone();
+            self.prepare_desired(one).map(|prepared| (name, prepared))
         });
         let mut preparing: FuturesUnordered<_> = preparing.collect();
-        let (mut complaints, mut committed) = (BTreeMap::new(), Vec::new());
+        let (mut problems, mut committed) = (BTreeMap::new(), Vec::new());
         // Each commit follows its own preparation, which may wait for a component.
         while let Some((name, (change, refused))) = preparing.next().await {
             committed.extend(change.map(|change| self.commit(change)));
             if let Some(error) = refused {
-                complaints.insert(name, Complaint::Refused(format!("{error:#}")));
+                problems.insert(name, Problem::Refused(format!("{error:#}")));
             }
         }
         futures::future::join_all(committed).await;
@@ -345,11 +345,11 @@ impl Fleet {
         for name in self.oldest_first.clone() {
             let Some(served) = self.served.get_mut(&name) else { continue };
             if let Some(reason) = served.spec.yield_to(&older) {
-                complaints.entry(name).or_insert(Complaint::GaveUp(reason));
+                problems.entry(name).or_insert(Problem::ClaimsDropped(reason));
             }
             older.push(served.spec.claims());
         }
-        complaints
+        problems
     }
 
     /// Ends a provider, whose object was deleted.
@@ -357,11 +357,11 @@ impl Fleet {
         self.served.remove(name);
     }
 
-    /// The change that the wish needs; `None` if the provider keeps its settings. Also returns why
-    /// the wished settings are refused.
-    fn prepare_wish(
+    /// The change to the desired settings; `None` if the provider keeps its settings. Also returns
+    /// why the desired settings are refused.
+    fn prepare_desired(
         &self,
-        Wish { settings, claims }: Wish,
+        Desired { settings, claims }: Desired,
     ) -> impl Future<Output = (Option<Change>, Option<anyhow::Error>)> + use<> {
         let settings = settings.map(|spec| self.judge(spec));
         let is_decided = matches!(settings, Some(Ok(Judged::Decided(_))));
@@ -471,7 +471,9 @@ async fn forget_others(archive: Arc<Archive>, providers: watch::Receiver<BTreeSe
         let forgotten = spawn_blocking(move || archive.retain(|name| providers.borrow().contains(name))).await;
         // A task that was cancelled is a process that ends.
         if let Ok(Err(error)) = forgotten {
-            tracing::warn!("what is kept on disk of providers that are gone stays: {error}");
+            tracing::warn!(
+                "cannot delete the state of removed providers in --state-dir: {error}; the manager tries again when the providers change"
+            );
         }
     }
 }

@@ -66,7 +66,7 @@ pub struct Loaded<R> {
 
 /// New settings that are to be judged.
 pub struct Judge<R: Release> {
-    /// Number of this judgement.
+    /// Identifies this judgement; a result with an older number is ignored.
     pub number: u64,
     /// The new settings.
     pub settings: R::Settings,

@@ -13,7 +13,7 @@ use crate::Refusal;
 /// refused at once; an older one is judged again.
 const ENTRIES_MAX: usize = 32;
 
-/// The oldest refusal goes first; those of the quarantine go last.
+/// Evicts the oldest refusal first; a quarantined digest only if nothing else is left.
 #[derive(Default)]
 pub(crate) struct Refusals(VecDeque<Refusal>);
 

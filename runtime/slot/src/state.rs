@@ -33,8 +33,9 @@ pub struct State<R: Release> {
     /// In force.
     settings: R::Settings,
     serving: Option<Serving<R>>,
-    /// The digest of the newest release that served all objects and did not pass probation, though
-    /// the settings want that: new settings ended its probation, or it came with new settings.
+    /// The digest of the newest release that served all objects and has not passed the probation
+    /// that the settings require: new settings ended its probation, or it began to serve because
+    /// its predecessor refused new settings.
     unproven: Option<Arc<str>>,
     work: Work<R>,
     newest: Newest,

@@ -10,8 +10,8 @@ use crate::{
     SlotStatus, State, TrialPlace,
 };
 
-/// Events that wait for the task. The task only reads them and never waits for a release, so a
-/// sender waits for a moment at most.
+/// Capacity of the event queue. The task never awaits a load, so a full queue is emptied within
+/// moments.
 pub const INBOX_MAX: usize = 16;
 
 /// The caller that proposes settings. It receives the means to commit them, and a confirmation when

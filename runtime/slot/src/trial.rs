@@ -15,13 +15,13 @@
 //!
 //! # What follows
 //! A release on probation that fails is rolled back: its predecessor, which was kept, serves again.
-//! A canary that fails serves no more; one that passes serves all objects. The digest of a release
-//! that failed is quarantined, whatever the settings: only another release, an operator who asks
-//! for it ([`crate::Told::Asked`]), or a restart of a manager that keeps no record of it ends that.
-//! The predecessor of a release that comes while another one is on probation is the last one that
-//! passed. New settings end a trial: a predecessor has the old settings, and must not serve again
-//! with their permissions. A release whose probation ended so serves on, and has not passed
-//! ([`crate::ActiveStatus::passed`]).
+//! A canary that fails serves no more; one that passes serves all objects. A failed release's
+//! digest stays quarantined under every setting, until the operator names it in `rollout.retry`
+//! ([`crate::Told::Asked`]) and the release then passes probation, or until a manager without
+//! `--state-dir` restarts. At most 32 digests are kept. The predecessor of a release that comes
+//! while another one is on probation is the last one that passed. New settings end a trial: a
+//! predecessor has the old settings, and must not serve again with their permissions. A release
+//! whose probation ended so serves on, and has not passed ([`crate::ActiveStatus::passed`]).
 
 use std::{fmt, sync::Arc, time::Duration};
 

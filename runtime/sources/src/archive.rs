@@ -67,14 +67,14 @@ const NEW: &str = "new";
 #[non_exhaustive]
 pub enum ArchiveError {
     /// Another process uses the folder.
-    #[error("{} is used by another process: give each manager its own folder", folder.display())]
+    #[error("{} is used by another process; give each manager its own folder", folder.display())]
     Locked {
         /// As given.
         folder: PathBuf,
     },
     /// The system returned an error.
     #[error(
-        "{} cannot be used: make the folder writable by this account and by no other, on a disk with free space", path.display()
+        "{} cannot be used; make the folder writable by this account and by no other, on a disk with free space", path.display()
     )]
     Io {
         /// The path that was read or written.
@@ -85,7 +85,7 @@ pub enum ArchiveError {
     },
     /// The limit of the folder is too small.
     #[error(
-        "{needed} bytes are needed in {} for the last release of each provider, and the limit is {max}: raise it, or keep fewer providers", folder.display()
+        "{needed} bytes are needed in {} for the last release of each provider, and the limit is {max}; raise it, or keep fewer providers", folder.display()
     )]
     Full {
         /// As given.
@@ -196,13 +196,13 @@ impl Archive {
         let bytes = match read(&path, bytes_max) {
             Ok(bytes) => bytes,
             Err(error) => {
-                tracing::warn!(provider.name = provider, file = %path.display(), %error, "the last release cannot be read from disk");
+                tracing::warn!(provider.name = provider, file = %path.display(), %error, "the last release cannot be read from disk; the provider starts from its source");
                 return None;
             }
         };
         let digest = Digest::of(&bytes);
         if digest.to_string() != record.digest {
-            tracing::warn!(provider.name = provider, file = %path.display(), "the last release on disk does not have the recorded digest and is not used");
+            tracing::warn!(provider.name = provider, file = %path.display(), "the last release on disk does not have the recorded digest; the provider starts from its source");
             return None;
         }
         Some(Offer { bytes, digest, origin: format!("{} (kept on disk)", record.origin) })
@@ -335,13 +335,13 @@ impl Archive {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(provider.name = provider, file = %path.display(), %error, "the record of a provider cannot be read");
+                tracing::warn!(provider.name = provider, file = %path.display(), %error, "the record of a provider cannot be read; the provider starts without the record");
                 return None;
             }
         };
         let content = self.authentic(path, &bytes);
         if content.is_none() {
-            tracing::warn!(provider.name = provider, file = %path.display(), "the record of a provider was not written by this manager and is not used");
+            tracing::warn!(provider.name = provider, file = %path.display(), "the record of a provider was not written by this manager; the provider starts without the record");
         }
         content
     }

@@ -17,7 +17,7 @@ pub enum SourceError {
     /// The file does not exist. The message lists other files of the folder, at most
     /// [`SourceError::NEIGHBOURS_MAX`].
     #[error(
-        "file {} is missing{}: create it, or correct the path; the manager uses it as soon as it exists",
+        "file {} is missing{}; create it, or correct the path; the manager uses it as soon as it exists",
         crate::text::path(path),
         listed(neighbours)
     )]
@@ -28,7 +28,7 @@ pub enum SourceError {
         neighbours: Vec<String>,
     },
     /// The file exists and cannot be read.
-    #[error("file {} cannot be read: check its permissions and those of the folders above it", crate::text::path(path))]
+    #[error("file {} cannot be read; check its permissions and those of the folders above it", crate::text::path(path))]
     Unreadable {
         /// The path as the operator gave it.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum SourceError {
         source: Arc<io::Error>,
     },
     /// The path leads to a directory, a pipe, a socket or a device.
-    #[error("{} is not a regular file but {kind}: name the component's file", crate::text::path(path))]
+    #[error("{} is not a regular file but {kind}; name the component's file", crate::text::path(path))]
     NotAFile {
         /// The path as the operator gave it.
         path: PathBuf,
@@ -46,8 +46,8 @@ pub enum SourceError {
     },
     /// The file has no content.
     #[error(
-        "file {} is empty: copy the component again: write it under another name, then rename it",
-        crate::text::path(path)
+        "file {file} is empty; write the component to another file in the same directory, then rename that file to {file}",
+        file = crate::text::path(path)
     )]
     Empty {
         /// The path as the operator gave it.
@@ -55,7 +55,7 @@ pub enum SourceError {
     },
     /// The file is larger than the limit; it was not read.
     #[error(
-        "file {} has {size} bytes, and the limit componentBytes is {max}: build the component smaller (release profile, opt-level \"s\", \
+        "file {} has {size} bytes, and the limit componentBytes is {max}; build the component smaller (release profile, opt-level \"s\", \
          stripped), or raise the limit",
         crate::text::path(path)
     )]
@@ -69,7 +69,7 @@ pub enum SourceError {
     },
     /// The file changed between all readings.
     #[error(
-        "file {} changes continuously: write the component once, under another name, and rename it to this one",
+        "file {} changes continuously; write the component once, under another name, and rename it to this one",
         crate::text::path(path)
     )]
     Unsettled {

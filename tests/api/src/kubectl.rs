@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect("these tests run the real kubectl: install kubectl (1.32 or newer) and put it on PATH")
+            .expect("these tests run the real kubectl; install kubectl (1.32 or newer) and put it on PATH")
     }
 
     fn add(&mut self, arguments: &str, printed: &str) {

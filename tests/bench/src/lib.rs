@@ -14,7 +14,7 @@ pub mod swaps;
 /// It is not built.
 pub fn component(name: &str) -> Result<Vec<u8>> {
     let file = component_file(name)?;
-    fs::read(&file).with_context(|| format!("cannot read {}: run make bench, which builds it", file.display()))
+    fs::read(&file).with_context(|| format!("cannot read {}; run make bench, which builds it", file.display()))
 }
 
 /// The file of a component.
@@ -43,7 +43,7 @@ pub fn skysail() -> Result<PathBuf> {
     let program = if profile.ends_with("release") { profile.with_file_name("dist") } else { profile }.join("skysail");
     anyhow::ensure!(
         program.is_file(),
-        "there is no {}: build skysail with that profile first (make bench and make test do)",
+        "there is no {}; build skysail with that profile first (make bench and make test do)",
         program.display()
     );
     Ok(program)

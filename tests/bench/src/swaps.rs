@@ -24,5 +24,5 @@ pub use self::{
     reference::{REFERENCE, reference_main},
     report::{insert, markdown},
     restart::restart,
-    run::{Task, swaps},
+    run::{RunOptions, swaps},
 };

@@ -20,7 +20,7 @@ pub(crate) fn built(name: &str) -> Vec<u8> {
     // TARGET/PROFILE/deps/it-…
     let folder = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("components");
     let file = folder.join(format!("{name}.wasm"));
-    fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}): run make guests", file.display()))
+    fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}); run make guests", file.display()))
 }
 
 /// The same component with another digest, because of a custom section at its end.

@@ -86,7 +86,7 @@ async fn a_call_with_more_nodes_than_a_page_is_refused() {
     let error = dummy.describe(&Call::default(), &nodes(501), Detail::Metadata).await.unwrap_err();
     assert_eq!(
         (error.code, error.message.as_str()),
-        (Code::Invalid, "instances.describe was called with 501 nodes: use pages of at most 500 nodes",)
+        (Code::Invalid, "instances.describe was called with 501 nodes; use pages of at most 500 nodes",)
     );
 }
 

@@ -68,7 +68,7 @@ impl World {
         Self { cloud, provider, sandbox, credentials, url, call: Call::default(), _server: server, _engine: engine }
     }
 
-    /// The value of the credential `api` in the operator's environment.
+    /// Credentials with `api` as bearer, whose value comes from `SIM_TOKEN`.
     fn credentials(url: &str, token: &str) -> Credentials {
         let bearer = Some(ValueFrom::Env("SIM_TOKEN".to_owned()));
         let api = CredentialSpec { origins: vec![url.to_owned()], bearer, ..CredentialSpec::default() };

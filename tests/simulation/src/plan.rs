@@ -198,7 +198,7 @@ pub struct Plan {
 }
 
 impl ApiWeather {
-    fn of(chance: &mut Chance) -> Self {
+    fn random(chance: &mut Chance) -> Self {
         let mut share = |max: f64| if chance.once_in(0.5) { max * share_of(chance) } else { 0.0 };
         Self {
             conflict: share(0.2),
@@ -219,7 +219,7 @@ impl ApiWeather {
 }
 
 impl CloudWeather {
-    fn of(chance: &mut Chance) -> Self {
+    fn random(chance: &mut Chance) -> Self {
         let mut share = |max: f64| if chance.once_in(0.5) { max * share_of(chance) } else { 0.0 };
         Self {
             error_before: share(0.2),
@@ -243,7 +243,7 @@ impl CloudWeather {
 }
 
 impl Mishaps {
-    fn of(chance: &mut Chance) -> Self {
+    fn random(chance: &mut Chance) -> Self {
         let mut weight = |max: usize| {
             if chance.once_in(0.5) { u32::try_from(chance.number(1..=max)).unwrap_or_default() } else { 0 }
         };
@@ -274,8 +274,8 @@ impl Plan {
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::of(seed, "plan");
-        let (api, cloud) = (ApiWeather::of(&mut chance), CloudWeather::of(&mut chance));
-        let mut mishaps = Mishaps::of(&mut chance);
+        let (api, cloud) = (ApiWeather::random(&mut chance), CloudWeather::random(&mut chance));
+        let mut mishaps = Mishaps::random(&mut chance);
         let settings = settings(&mut chance);
         if settings.drift_repair_period.is_zero() {
             // Only the drift repair mends what others delete in the cloud.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// One provider.
-struct Provided {
+struct SimulatedProvider {
     places: [Place; 2],
     conf: watch::Sender<Conf>,
 }
@@ -28,7 +28,7 @@ struct Place {
     earlier: Option<Component>,
 }
 
-impl Provided {
+impl SimulatedProvider {
     fn conf(&self) -> Conf {
         self.conf.borrow().clone()
     }
@@ -41,7 +41,7 @@ impl Provided {
 
 /// See the module.
 pub(crate) struct Vendor {
-    providers: Vec<Provided>,
+    providers: Vec<SimulatedProvider>,
     /// Components made, to give each its number.
     made: usize,
     chance: Chance,
@@ -77,15 +77,15 @@ impl Vendor {
                 trial_calls: if chance.once_in(0.5) { 3 } else { 40 },
                 ..Conf::default()
             };
-            vendor.providers.push(Provided { places, conf: watch::Sender::new(conf) });
+            vendor.providers.push(SimulatedProvider { places, conf: watch::Sender::new(conf) });
         }
         vendor
     }
 
     pub(crate) fn sources(&self) -> Vec<Source> {
-        let source = |provided: &Provided| {
-            let [first, second] = &provided.places;
-            Source { places: [first.found.subscribe(), second.found.subscribe()], conf: provided.conf.subscribe() }
+        let source = |simulated: &SimulatedProvider| {
+            let [first, second] = &simulated.places;
+            Source { places: [first.found.subscribe(), second.found.subscribe()], conf: simulated.conf.subscribe() }
         };
         self.providers.iter().map(source).collect()
     }
@@ -109,7 +109,7 @@ impl Vendor {
 
     /// The provider's present source.
     fn source(&self, provider: usize) -> (usize, usize) {
-        (provider, self.providers.get(provider).map(|provided| provided.conf.borrow().place).unwrap_or_default())
+        (provider, self.providers.get(provider).map(|simulated| simulated.conf.borrow().place).unwrap_or_default())
     }
 
     /// Offers a release of some nature, or an earlier one once more.
@@ -119,7 +119,8 @@ impl Vendor {
         let nature = self.chance.weighted(&weights).unwrap_or("g");
         let (_, present) = self.source(provider);
         let source = (provider, if self.chance.once_in(0.1) { 1 - present } else { present });
-        let earlier = self.providers.get(provider).and_then(|provided| provided.places.get(source.1)?.earlier.clone());
+        let earlier =
+            self.providers.get(provider).and_then(|simulated| simulated.places.get(source.1)?.earlier.clone());
         let earlier = earlier.filter(|_| nature == "earlier");
         let component = earlier.unwrap_or_else(|| self.component(source, nature));
         self.publish(source, component);
@@ -146,7 +147,7 @@ impl Vendor {
     fn fail_source(&self, (provider, place): (usize, usize)) {
         let failure = SourceFailure { code: "Unreachable", reason: "the registry does not answer".to_owned() };
         self.story.tell("vendor", format_args!("has a registry of p{provider} that does not answer"));
-        if let Some(place) = self.providers.get(provider).and_then(|provided| provided.places.get(place)) {
+        if let Some(place) = self.providers.get(provider).and_then(|simulated| simulated.places.get(place)) {
             drop(place.found.send_replace(Err(failure)));
         }
     }
@@ -192,9 +193,9 @@ impl Vendor {
     }
 
     fn change(&self, provider: usize, change: impl FnOnce(&mut Conf)) {
-        let Some(provided) = self.providers.get(provider) else { return };
-        provided.conf.send_modify(change);
-        self.story.tell("operator", format_args!("has now for p{provider} {:?}", provided.conf()));
+        let Some(simulated) = self.providers.get(provider) else { return };
+        simulated.conf.send_modify(change);
+        self.story.tell("operator", format_args!("has now for p{provider} {:?}", simulated.conf()));
     }
 
     /// The sources work, and releases can be loaded under the last settings.
@@ -202,7 +203,7 @@ impl Vendor {
         self.due = None;
         for provider in 0..self.providers.len() {
             self.restore_source(provider);
-            if self.providers.get(provider).is_some_and(|provided| provided.conf.borrow().tight) {
+            if self.providers.get(provider).is_some_and(|simulated| simulated.conf.borrow().tight) {
                 self.change(provider, |conf| conf.tight = false);
             }
         }
@@ -242,10 +243,10 @@ impl Vendor {
 
     /// Whether the newest release can serve under the present settings, and its calls can succeed.
     pub(crate) fn may_stay(&self, provider: usize) -> bool {
-        let Some(provided) = self.providers.get(provider) else { return true };
-        match Nature::of(&provided.place().newest.offer.bytes) {
+        let Some(simulated) = self.providers.get(provider) else { return true };
+        match Nature::of(&simulated.place().newest.offer.bytes) {
             Nature::Good | Nature::Differs => true,
-            Nature::Choosy(choice) => provided.conf.borrow().config == choice,
+            Nature::Choosy(choice) => simulated.conf.borrow().config == choice,
             Nature::Broken | Nature::Traps => false,
         }
     }

@@ -249,7 +249,7 @@ fn write_inputs(folder: &Path) -> anyhow::Result<()> {
         .arg(folder.join("sa.key"))
         .arg("2048")
         .output()
-        .context("openssl is missing: install the package openssl")?;
+        .context("openssl is missing; install the package openssl")?;
     if !made.status.success() {
         bail!("openssl could not make a key: {}", String::from_utf8_lossy(&made.stderr));
     }

@@ -64,6 +64,7 @@ pub(crate) const RULES: &[Rule] = &[
     rules::code::GLOSSARY,
     rules::code::EXHAUSTIVE_CONVERSIONS,
     rules::code::NO_CAUSE_IN_DISPLAY,
+    rules::code::REMEDY_AFTER_SEMICOLON,
     rules::code::BOUNDED,
     rules::code::NO_SLEEP_IN_CONTROLLERS,
     rules::code::PURE_STEPS,

@@ -1,4 +1,5 @@
 //! The labels of nodes.
+//! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
 use std::collections::BTreeMap;
 

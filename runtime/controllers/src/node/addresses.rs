@@ -26,8 +26,8 @@ pub(crate) enum AddressError {
     Partial,
 }
 
-/// Most addresses of one node. The addresses are part of the object, which every client of nodes
-/// reads.
+/// The maximum number of addresses of one node. The addresses are part of the object, which every
+/// client of nodes reads.
 pub(crate) const ADDRESSES_MAX: usize = 64;
 
 /// The list to write. An empty list means that the cloud returned no addresses; the node then keeps

@@ -58,7 +58,8 @@ pub(crate) struct Initialization {
     pub(crate) addresses: Option<Vec<NodeAddress>>,
 }
 
-/// Plans the patch of this node. `claims` are those of all providers, and `lane` is the provider.
+/// Plans the patch of this node. `claims` are those of all providers, and `lane` is the provider
+/// that initialises the node.
 ///
 /// # Errors
 /// A field that the node needs is missing or invalid: the node keeps its taint.

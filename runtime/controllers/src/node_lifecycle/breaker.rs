@@ -27,8 +27,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::Moment;
 
-/// Most nodes that may be deleted because the provider finds all others. With 30 or more nodes a
-/// third is at least as much.
+/// The maximum number of nodes that may be deleted because the provider finds all others. With 30
+/// or more nodes a third is at least as much.
 const CONFIRMED_MAX: usize = 10;
 
 /// The operator's limits.

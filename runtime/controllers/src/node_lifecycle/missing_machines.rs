@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(missing_machines.confirmed("another", 1), None);
     }
 
-    /// Lesson 38: several negative answers in a row.
+    /// deploy/docs/lessons.md, 38: several negative answers in a row.
     #[test]
     fn a_machine_is_missing_after_several_consecutive_passes() {
         check("", None);

@@ -1,4 +1,5 @@
 //! Which nodes back load balancers, and the cost of a change of a node.
+//! IDs: tests/conformance/README.md.
 
 use std::sync::Arc;
 
@@ -78,8 +79,7 @@ fn other_id(node: &mut Node) {
     provider_id(node, "one://b");
 }
 
-/// The last column of the catalogue: upstream's stable set, which production uses, ignores
-/// readiness.
+/// Upstream's stable set, which production uses, ignores readiness.
 #[rstest]
 #[case::s15_1_zero_node(nothing, nothing, true)]
 #[case::s15_2_ready_with_provider_id(is_ready, id, true)]

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 /// Each text of a cause is logged once in this period.
 const PERIOD: Duration = Duration::from_mins(1);
-/// Most texts of one cause that are logged in this period: a text may name a request or a node and
-/// so differ each time.
+/// The maximum number of texts of one cause that are logged in this period: a text may name a
+/// request or a node and so differ each time.
 const TEXTS_MAX: usize = 10;
 
 /// Controller, provider, outcome.

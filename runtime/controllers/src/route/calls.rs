@@ -6,9 +6,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{context::Context, lane::Lane};
 
-/// Most routes in one call. A cloud without batch requests needs one request to create a route, and
-/// one more to delete an old one; with the listed pages before, both stay below the default of
-/// `httpRequests`.
+/// The maximum number of routes in one call. A cloud without batch requests needs one request to
+/// create a route, and one more to delete an old one; with the listed pages before, both stay below
+/// the default of `httpRequests`.
 const ROUTES_PER_PAGE: usize = 25;
 
 /// One result for each route, in order.

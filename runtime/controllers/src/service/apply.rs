@@ -34,7 +34,7 @@ use crate::{
     watch::ObjectKey,
 };
 
-/// Most node names in one Event text: as upstream.
+/// The maximum number of node names in one Event text: as upstream.
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// One Service that one provider reconciles.
@@ -143,7 +143,8 @@ impl Subject<'_> {
     fn load_balancers(&self) -> Result<&dyn LoadBalancers, Error> {
         let provider = load_balancers(&*self.lane.provider)?;
         if !self.observed.shared.settled {
-            let text = "the provider's nodes are not known for at most 30 s after the start, because an older provider has no release yet and may claim them; list the older provider's schemes in its spec.providerIdSchemes to avoid the wait";
+            let text = "the older provider has no release, so its provider-ID schemes are unknown and the node set is not decided; the manager waits at most 30 s after \
+                        its start; to avoid the wait, set spec.providerIdSchemes of the older provider";
             let waits = skysail_provider::Error::new(Code::NotServing, text);
             return Err(Error::provider("call the provider's load balancers")(waits));
         }
@@ -213,7 +214,7 @@ impl Subject<'_> {
                  --output yaml --show-managed-fields",
                 names::LOAD_BALANCER_FINALIZER
             );
-            let kind = (EventKind::Warning, reasons::SERVICE_CONTESTED);
+            let kind = (EventKind::Warning, reasons::SERVICE_WRITE_CONFLICT);
             self.context.reporter.event(self.actor, &convert::service_reference(object), kind, text);
         }
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
@@ -230,12 +231,17 @@ impl Subject<'_> {
         };
         self.record(PlanOutcome::Begun);
         if holders.is_empty() {
-            return unknown(Code::Unsupported, "no provider has load balancers");
+            let text = "no provider exports load-balancers, so the load balancer of this Service cannot be deleted; add its provider again";
+            return unknown(Code::Unsupported, text);
         }
         for holder in holders {
             match self.context.lanes.get(*holder) {
                 Some(holder) => self.delete_held(&holder, service).await?,
-                None => return unknown(Code::NotServing, "the provider was removed meanwhile"),
+                None => {
+                    let text =
+                        "a provider that may have the load balancer was removed meanwhile; add the provider again";
+                    return unknown(Code::NotServing, text);
+                }
             }
         }
         Ok(())

@@ -8,11 +8,11 @@ use skysail_provider::{Code, Error, Ingress, IpMode, LoadBalancerStatus, PortSta
 
 use crate::service_spec::shown;
 
-/// Most entries of `ingress`. Clouds return one for each zone and IP family; every client of
-/// Services reads all entries.
+/// The maximum number of entries of `ingress`. Clouds return one for each zone and IP family; every
+/// client of Services reads all entries.
 const INGRESS_MAX: usize = 64;
-/// Most ports of one entry: no load balancer has more listeners, and the object contains all of
-/// them.
+/// The maximum number of ports of one entry: no load balancer has more listeners, and the object
+/// contains all of them.
 const PORTS_MAX: usize = 1024;
 /// As the API server's limit for `ports[].error`.
 const PORT_ERROR_BYTES_MAX: usize = 316;

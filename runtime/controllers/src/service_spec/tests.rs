@@ -1,4 +1,5 @@
 //! The conversion of a Service object.
+//! IDs: tests/conformance/README.md.
 
 use expect_test::{Expect, expect};
 use k8s_openapi::{
@@ -38,7 +39,7 @@ fn h6_source_ranges_come_from_the_field_or_else_from_the_annotation() {
     check_ranges(&["192.0.2.0/24"], Some("10.0.0.0/8"), expect![[r#"["192.0.2.0/24"] []"#]]);
 }
 
-/// H6 of the catalogue: invalid source ranges.
+/// H6: invalid source ranges.
 #[test]
 fn h6_a_problem_names_a_source_range_that_is_not_a_cidr() {
     check_ranges(&[], Some("10.0.0.1/33"), expect![[r#"[] ["source range \"10.0.0.1/33\" is not a CIDR"]"#]]);

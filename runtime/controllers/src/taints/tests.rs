@@ -1,4 +1,5 @@
-//! H3, H4 and H5 of the catalogue.
+//! H3, H4 and H5: taints of a node.
+//! IDs: tests/conformance/README.md.
 
 use k8s_openapi::api::core::v1::Taint;
 use rstest::rstest;

@@ -19,7 +19,7 @@ pub(crate) fn on_create(kind: &Kind, new: &mut Value, taint_new_nodes: bool) {
     match &*kind.storage {
         "services" => {
             object::set(new, "/status", json!({"loadBalancer": {}}));
-            services::defaults(new);
+            services::apply_defaults(new);
         }
         "nodes" if taint_new_nodes => taint_not_ready(new),
         "namespaces" => {

@@ -212,11 +212,11 @@ impl ApiServer {
                 };
                 Ok(json_response(StatusCode::OK, &answer))
             }
-            "create" => written(state.create(&call, &incoming.decoded()?)?, one),
-            "update" => written(state.update(&call, &incoming.decoded()?)?, one),
+            "create" => write_response(state.create(&call, &incoming.decoded()?)?, one),
+            "update" => write_response(state.update(&call, &incoming.decoded()?)?, one),
             "patch" => {
                 let patch_type = PatchType::of(incoming.header(CONTENT_TYPE))?;
-                written(state.patch(&call, patch_type, &incoming.decoded()?)?, one)
+                write_response(state.patch(&call, patch_type, &incoming.decoded()?)?, one)
             }
             "delete" => {
                 let answer = state.delete(&call, &DeleteOptions::parse(&incoming.decoded()?)?)?;
@@ -293,7 +293,8 @@ fn manager(params: &Params, user_agent: &str) -> String {
     if agent.is_empty() { "unknown".to_owned() } else { agent.chars().take(128).collect() }
 }
 
-fn written(
+/// The response to a write, with its warnings.
+fn write_response(
     written: Written,
     one: impl FnOnce(&Value, StatusCode) -> Response<Body>,
 ) -> Result<Response<Body>, ApiError> {

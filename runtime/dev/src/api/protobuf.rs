@@ -14,7 +14,7 @@ use self::messages::{Field, Kind, UNKNOWN, fields_of};
 
 /// The prefix of every encoded object.
 const MAGIC: &[u8] = b"k8s\0";
-/// Most nesting of messages: deeper than any known one.
+/// The maximum nesting of messages: more than any known message has.
 const DEPTH_MAX: usize = 16;
 
 /// Decodes an object; `None` for an unknown or invalid message.

@@ -24,7 +24,7 @@ use super::table::Tabulator;
 const WATCH_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 /// Interval of bookmarks, about as in a real API server.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
-/// Most events written at once: bounds how long one watch locks the state.
+/// The maximum number of events written at once: bounds how long one watch locks the state.
 const EVENTS_PER_TURN: usize = 256;
 
 /// The form of events.

@@ -15,7 +15,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{error::CloudError, listener};
 
-/// Most connections of one machine's program; further ones wait.
+/// The maximum number of connections of one machine's program; further ones wait.
 const CONNECTIONS_MAX: usize = 256;
 
 /// A listening program; dropping it ends its connections.

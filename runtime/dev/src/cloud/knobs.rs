@@ -21,7 +21,7 @@ pub struct Knobs {
     pub requests_per_second: Option<u32>,
     /// Time for which a new elastic IP or virtual server is `pending`. Milliseconds, default 0.
     pub provisioning_ms: u64,
-    /// Most entries of a page, and the default of `limit`. 1 to 500, default 500.
+    /// The maximum number of entries of a page, and the default of `limit`. 1 to 500, default 500.
     pub page_entries_max: usize,
 }
 
@@ -126,8 +126,8 @@ impl Faults {
         if let Some(verdict) = self.planned(is_write) {
             return verdict;
         }
-        // Drawn for every request, so that the same seed and the same requests give the same
-        // failures.
+        // One draw for each request that reaches this line: the same seed and the same requests
+        // give the same failures.
         if self.knobs.error_rate > 0.0 && self.random.unit() < self.knobs.error_rate {
             return Verdict::Fail(500);
         }

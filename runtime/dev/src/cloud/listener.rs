@@ -23,17 +23,18 @@ use super::{
     model::{Backend, Health, RealServer},
 };
 
-/// Most connections of one virtual server; further ones wait in the kernel's queue. Two
-/// sockets each: half of the usual limit of 1,024 open files per listener would be used up by
-/// fewer, but demonstrations raise that limit, and tests stay far below.
+/// The maximum number of connections of one virtual server; further ones wait in the kernel's
+/// queue. Two sockets each: half of the usual limit of 1,024 open files per listener would be used
+/// up by fewer, but demonstrations raise that limit, and tests stay far below.
 pub(super) const CONNECTIONS_MAX: usize = 1_024;
-/// Most backends tried for one connection, to bound the wait of a client.
+/// The maximum number of backends tried for one connection, to bound the wait of a client.
 const ATTEMPTS_MAX: usize = 8;
 /// Connect timeout: on loopback a backend accepts at once or never.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which a failed backend is skipped.
 const UNHEALTHY_FOR: Duration = Duration::from_secs(5);
-/// Most clients with affinity; beyond it the entry that was unused for longest is dropped.
+/// The maximum number of clients with affinity; beyond it the entry that was unused for longest is
+/// dropped.
 const STICKY_CLIENTS_MAX: usize = 1_024;
 /// Pause after a failed `accept` (no file descriptors): without it the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

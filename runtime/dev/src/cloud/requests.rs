@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-/// Most requests in the log: more than a test sends before it reads the log; the oldest are
-/// dropped.
+/// The maximum number of requests in the log: more than a test sends before it reads the log; the
+/// oldest are dropped.
 pub const REQUESTS_MAX: usize = 4_096;
 /// Longest path and request ID in the log, in bytes: a request's target may have 64 KiB, and the
 /// log has 4,096 requests.

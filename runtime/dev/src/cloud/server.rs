@@ -74,7 +74,7 @@ fn router(cloud: SimCloud) -> Router {
         router.route(path, methods)
     });
     paths
-        .fallback(|| async { refusal(404, "no-path", "the API does not have this path: see /openapi.json") })
+        .fallback(|| async { refusal(404, "no-path", "the API does not have this path; see /openapi.json") })
         .layer(middleware::from_fn_with_state(cloud.clone(), guard))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(cloud)

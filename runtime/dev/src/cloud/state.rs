@@ -25,8 +25,8 @@ use super::{
     requests::RequestLog,
 };
 
-/// Most records of one kind: more than the largest cluster of the tests, and a bound for a client
-/// that loops.
+/// The maximum number of records of one kind: more than the largest cluster of the tests, and a
+/// bound for a client that loops.
 pub(super) const RECORDS_MAX: usize = 10_000;
 /// Tags of one record.
 const TAGS_MAX: usize = 32;
@@ -34,7 +34,7 @@ const TAGS_MAX: usize = 32;
 const TEXT_BYTES_MAX: usize = 255;
 /// Longest SSH key: RSA of 16,384 bits needs a third of it.
 const SSH_KEY_BYTES_MAX: usize = 8_192;
-/// Most changes that a slow watcher may be behind before it loses changes.
+/// The maximum number of changes that a slow watcher may be behind before it loses changes.
 const CHANGES_BEHIND_MAX: usize = 1_024;
 
 #[derive(Debug)]

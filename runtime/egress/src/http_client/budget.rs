@@ -36,7 +36,7 @@ pub struct HttpUsage {
     pub bytes_received: u64,
     /// Time during which at least one exchange was under way: parallel exchanges count once.
     pub time: Duration,
-    /// Most exchanges in flight at once.
+    /// The largest number of exchanges that were in flight at once.
     pub in_flight_max: u32,
     /// Requests that received no whole answer because of the cloud, the issuer of the credential or
     /// the network, or an answer with 408, 429 or 5xx.

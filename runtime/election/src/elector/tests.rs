@@ -1,4 +1,5 @@
-//! Elections on the in-memory API, under a paused clock. B19 is the catalogue's case about leaders.
+//! Elections on the in-memory API, under a paused clock. B19 is the case about leaders.
+//! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
 mod race;
 

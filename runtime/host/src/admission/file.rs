@@ -18,11 +18,11 @@ const HEADER: usize = 8;
 pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
     let size = bytes.len() as u64;
     if bytes.is_empty() {
-        return refused(RefusalCode::Empty, "the file is empty: copy the component to it again");
+        return refused(RefusalCode::Empty, "the file is empty; copy the component to it again");
     }
     if size > bytes_max {
         let reason = format!(
-            "it has {size} bytes, and the limit componentBytes is {bytes_max}: build the component smaller (release profile, opt-level \
+            "it has {size} bytes, and the limit componentBytes is {bytes_max}; build the component smaller (release profile, opt-level \
              \"s\", stripped), or raise the limit"
         );
         return refused(RefusalCode::TooLarge, reason);
@@ -31,14 +31,14 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
     match rest.get(..4) {
         Some(MODULE) => refused(
             RefusalCode::CoreModule,
-            "this is a core module, not a component: wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the \
+            "this is a core module, not a component; wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the \
              component that your build makes beside it",
         ),
         Some(COMPONENT) => Ok(()),
         Some([version, _, layer, _]) => refused(
             RefusalCode::NotWasm,
             format!(
-                "its header says version {version}, layer {layer}, which is neither module nor component of today: build it with a current toolchain"
+                "its header says version {version}, layer {layer}, which is neither module nor component of today; build it with a current toolchain"
             ),
         ),
         Some(_) | None => refused(RefusalCode::Truncated, truncated(bytes.len(), 0, HEADER - bytes.len())),
@@ -59,7 +59,7 @@ pub(super) fn sections(bytes: &[u8]) -> Result<(), Refused> {
             } else {
                 refused(
                     RefusalCode::Malformed,
-                    format!("the section at byte {at} has no length: build the component again"),
+                    format!("the section at byte {at} has no length; build the component again"),
                 )
             };
         };
@@ -99,11 +99,11 @@ fn foreign(bytes: &[u8]) -> Result<(), Refused> {
     if bytes.starts_with(b"\x7fELF") {
         return refused(
             RefusalCode::Precompiled,
-            "this is a native executable or library (ELF): build the provider for wasm32-unknown-unknown and make a component of it",
+            "this is a native executable or library (ELF); build the provider for wasm32-unknown-unknown and make a component of it",
         );
     }
     if [GZIP, ZSTD, ZIP].iter().any(|magic| bytes.starts_with(magic)) {
-        return refused(RefusalCode::Compressed, "this is a compressed file: unpack it and give the .wasm file inside");
+        return refused(RefusalCode::Compressed, "this is a compressed file; unpack it and give the .wasm file inside");
     }
     if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
         return refused(RefusalCode::Truncated, truncated(bytes.len(), 0, HEADER - bytes.len()));
@@ -122,11 +122,11 @@ fn text(start: &str) -> String {
     if lower.starts_with("<!doctype") || lower.starts_with("<html") || lower.starts_with("<?xml") {
         "this is a web page, not a component: a download probably ended in an error or a login page; fetch the file again".to_owned()
     } else if lower.starts_with("(module") || lower.starts_with("(component") || lower.starts_with(";;") {
-        "this is WebAssembly text: make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`".to_owned()
+        "this is WebAssembly text; make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`".to_owned()
     } else {
         let line: String = start.lines().next().unwrap_or_default().chars().take(40).collect();
         format!(
-            "this is text, not a component; it begins with {:?}: give the .wasm file that your build makes",
+            "this is text, not a component; it begins with {:?}; give the .wasm file that your build makes",
             super::shown(&line)
         )
     }

@@ -115,7 +115,7 @@ fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &
             ContractMatch::Ours(_) | ContractMatch::Foreign => continue,
         };
         let reason = format!(
-            "it is built for contract {} ({}), and this host supports {CONTRACT_VERSION}: {way_out} {CONTRACT_VERSION} (wit/v{CONTRACT_VERSION})",
+            "it is built for contract {} ({}), and this host supports {CONTRACT_VERSION}; {way_out} {CONTRACT_VERSION} (wit/v{CONTRACT_VERSION})",
             shown(version),
             shown(&item.name)
         );
@@ -222,23 +222,23 @@ fn withheld(import: &str) -> Option<&'static str> {
     let is_0_2 = import.split_once('@').is_none_or(|(_, version)| version.starts_with("0.2."));
     Some(match package {
         "wasi:filesystem" => {
-            "and the sandbox has no file system: read settings from skysail:provider/config, keep small values in skysail:provider/cache; \
+            "and the sandbox has no file system; read settings from skysail:provider/config, keep small values in skysail:provider/cache; \
              a Rust guest built for wasm32-unknown-unknown imports none of it"
         }
-        "wasi:sockets" => "and the sandbox has no sockets: send requests with skysail:provider/http",
+        "wasi:sockets" => "and the sandbox has no sockets; send requests with skysail:provider/http",
         "wasi:http" if is_0_2 && !has_wasi(path) => {
-            "and of wasi:http the sandbox has outgoing-handler and types only: a provider serves no requests"
+            "and of wasi:http the sandbox has outgoing-handler and types only; a provider serves no requests"
         }
         "wasi:cli" if path == "wasi:cli/environment" => {
-            "and the sandbox has no environment variables and no arguments: read settings from skysail:provider/config; a Rust guest built \
+            "and the sandbox has no environment variables and no arguments; read settings from skysail:provider/config; a Rust guest built \
              for wasm32-unknown-unknown imports none of it"
         }
         _ if !is_0_2 => {
-            "and of WASI the sandbox has parts of 0.2 only: build the component for WASI 0.2, or without WASI"
+            "and of WASI the sandbox has parts of 0.2 only; build the component for WASI 0.2, or without WASI"
         }
         _ if has_wasi(path) => return None,
         _ => {
-            "and of WASI the sandbox has clocks, random numbers, streams and standard output only: leave it out, or build without WASI"
+            "and of WASI the sandbox has clocks, random numbers, streams and standard output only; leave it out, or build without WASI"
         }
     })
 }

@@ -137,7 +137,7 @@ fn the_refusal_of_a_file_that_is_no_component_names_its_kind() {
     check(
         b"",
         expect![[r#"
-        Empty: file /etc/skysail/provider.wasm: the file is empty: copy the component to it again
+        Empty: file /etc/skysail/provider.wasm: the file is empty; copy the component to it again
     "#]],
     );
     check(
@@ -149,25 +149,25 @@ fn the_refusal_of_a_file_that_is_no_component_names_its_kind() {
     check(
         b"(component (import \"x\" (func)))",
         expect![[r#"
-        Text: file /etc/skysail/provider.wasm: this is WebAssembly text: make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`
+        Text: file /etc/skysail/provider.wasm: this is WebAssembly text; make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`
     "#]],
     );
     check(
         b"apiVersion: v1\nkind: ConfigMap\n",
         expect![[r#"
-        Text: file /etc/skysail/provider.wasm: this is text, not a component; it begins with "apiVersion: v1": give the .wasm file that your build makes
+        Text: file /etc/skysail/provider.wasm: this is text, not a component; it begins with "apiVersion: v1"; give the .wasm file that your build makes
     "#]],
     );
     check(
         b"\x1f\x8b\x08\0\0\0\0\0",
         expect![[r#"
-        Compressed: file /etc/skysail/provider.wasm: this is a compressed file: unpack it and give the .wasm file inside
+        Compressed: file /etc/skysail/provider.wasm: this is a compressed file; unpack it and give the .wasm file inside
     "#]],
     );
     check(
         b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0",
         expect![[r#"
-        Precompiled: file /etc/skysail/provider.wasm: this is a native executable or library (ELF): build the provider for wasm32-unknown-unknown and make a component of it
+        Precompiled: file /etc/skysail/provider.wasm: this is a native executable or library (ELF); build the provider for wasm32-unknown-unknown and make a component of it
     "#]],
     );
     check(
@@ -179,13 +179,13 @@ fn the_refusal_of_a_file_that_is_no_component_names_its_kind() {
     check(
         &wat::parse_str("(module)").unwrap(),
         expect![[r#"
-        CoreModule: file /etc/skysail/provider.wasm: this is a core module, not a component: wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the component that your build makes beside it
+        CoreModule: file /etc/skysail/provider.wasm: this is a core module, not a component; wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the component that your build makes beside it
     "#]],
     );
     check(
         b"\0asm\x0a\0\x01\0",
         expect![[r#"
-        NotWasm: file /etc/skysail/provider.wasm: its header says version 10, layer 1, which is neither module nor component of today: build it with a current toolchain
+        NotWasm: file /etc/skysail/provider.wasm: its header says version 10, layer 1, which is neither module nor component of today; build it with a current toolchain
     "#]],
     );
     check(
@@ -212,7 +212,7 @@ fn a_precompiled_component_is_refused() {
 fn a_file_above_the_limit_is_not_read_further() {
     let inspection = inspect(&[0; 100], "file x", 99);
     assert_eq!(inspection.refusals[0].code, RefusalCode::TooLarge);
-    expect![[r#"file x: it has 100 bytes, and the limit componentBytes is 99: build the component smaller (release profile, opt-level "s", stripped), or raise the limit"#]].assert_eq(&inspection.refusals[0].sentence);
+    expect![[r#"file x: it has 100 bytes, and the limit componentBytes is 99; build the component smaller (release profile, opt-level "s", stripped), or raise the limit"#]].assert_eq(&inspection.refusals[0].sentence);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_component_for_another_contract_gets_one_refusal_and_not_one_for_each_interf
     let inspection = check(
         &component(&newer, "package a:b; world test { include skysail:provider/provider@0.2.0; }"),
         expect![[r#"
-            NewerContract: file /etc/skysail/provider.wasm: it is built for contract 0.2.0 (skysail:provider/identity@0.2.0), and this host supports 0.1.0: upgrade Skysail, or build the component for 0.1.0 (wit/v0.1.0)
+            NewerContract: file /etc/skysail/provider.wasm: it is built for contract 0.2.0 (skysail:provider/identity@0.2.0), and this host supports 0.1.0; upgrade Skysail, or build the component for 0.1.0 (wit/v0.1.0)
         "#]],
     );
     assert_eq!(inspection.contract_version.as_deref(), Some("0.2.0"));
@@ -257,7 +257,7 @@ fn a_component_for_another_contract_gets_one_refusal_and_not_one_for_each_interf
     check(
         &component(&older, "package a:b; world test { include skysail:provider/provider@0.0.9; }"),
         expect![[r#"
-        OlderContract: file /etc/skysail/provider.wasm: it is built for contract 0.0.9 (skysail:provider/identity@0.0.9), and this host supports 0.1.0: build the component for 0.1.0 (wit/v0.1.0)
+        OlderContract: file /etc/skysail/provider.wasm: it is built for contract 0.0.9 (skysail:provider/identity@0.0.9), and this host supports 0.1.0; build the component for 0.1.0 (wit/v0.1.0)
     "#]],
     );
 }
@@ -289,9 +289,9 @@ fn each_unknown_import_gets_a_refusal() {
              import wasi:http/incoming-handler@0.2.6; import inline: interface { f: func(); } import g: func(); }",
         ),
         expect![[r#"
-            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:cli/environment@0.2.6, and the sandbox has no environment variables and no arguments: read settings from skysail:provider/config; a Rust guest built for wasm32-unknown-unknown imports none of it
-            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:filesystem/preopens@0.2.6, and the sandbox has no file system: read settings from skysail:provider/config, keep small values in skysail:provider/cache; a Rust guest built for wasm32-unknown-unknown imports none of it
-            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:http/incoming-handler@0.2.6, and of wasi:http the sandbox has outgoing-handler and types only: a provider serves no requests
+            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:cli/environment@0.2.6, and the sandbox has no environment variables and no arguments; read settings from skysail:provider/config; a Rust guest built for wasm32-unknown-unknown imports none of it
+            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:filesystem/preopens@0.2.6, and the sandbox has no file system; read settings from skysail:provider/config, keep small values in skysail:provider/cache; a Rust guest built for wasm32-unknown-unknown imports none of it
+            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:http/incoming-handler@0.2.6, and of wasi:http the sandbox has outgoing-handler and types only; a provider serves no requests
             UnknownImport: file /etc/skysail/provider.wasm: it imports inline, which this host does not have: a provider may import skysail:provider/{cache,clock,config,events,http,log,types}@0.1.0 and parts of WASI 0.2
             UnknownImport: file /etc/skysail/provider.wasm: it imports g, which this host does not have: a provider may import skysail:provider/{cache,clock,config,events,http,log,types}@0.1.0 and parts of WASI 0.2
         "#]],
@@ -303,7 +303,7 @@ fn each_unknown_import_gets_a_refusal() {
     check(
         &sockets,
         expect![[r#"
-        WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:sockets/tcp@0.2.6, and the sandbox has no sockets: send requests with skysail:provider/http
+        WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:sockets/tcp@0.2.6, and the sandbox has no sockets; send requests with skysail:provider/http
         UnknownImport: file /etc/skysail/provider.wasm: it imports vendor:x/y@1.0.0, which this host does not have: a provider may import skysail:provider/{cache,clock,config,events,http,log,types}@0.1.0 and parts of WASI 0.2
         MissingIdentity: file /etc/skysail/provider.wasm: it does not export skysail:provider/identity@0.1.0, so it is not a provider: include the world `provider` in your own world and implement `identity` (guests/dummy is the smallest example)
     "#]],

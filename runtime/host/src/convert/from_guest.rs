@@ -22,18 +22,20 @@ use crate::{
 const SHORT_BYTES_MAX: usize = 1024;
 /// Longest text for people in a result, in bytes.
 const PROSE_BYTES_MAX: usize = 4096;
-/// Most entries of a status, and most addresses or labels of a machine: more than Kubernetes
-/// objects have.
+/// The maximum number of entries of a status, and of addresses or labels of a machine: more than
+/// Kubernetes objects have.
 const FEW_MAX: usize = 256;
-/// Most origins that a component may require: as many as one egress rule can have.
+/// The maximum number of origins that a component may require: as many as one egress rule can have.
 const ORIGINS_MAX: usize = 64;
-/// Most pairs of `extra` that the host passes back to the guest: part of the contract.
+/// The maximum number of pairs of `extra` that the host passes back to the guest: part of the
+/// contract.
 const EXTRA_MAX: usize = 32;
-/// Most ports of one ingress: more than a Service usually has.
+/// The maximum number of ports of one ingress: more than a Service usually has.
 const PORTS_MAX: usize = 1024;
-/// Most load balancers, routes, clusters in one list. The largest clusters have thousands of nodes.
+/// The maximum number of load balancers, routes, clusters in one list. The largest clusters have
+/// thousands of nodes.
 const MANY_MAX: usize = 100_000;
-/// Most findings about a cloud-config: more are of no use to a person.
+/// The maximum number of findings about a cloud-config: more are of no use to a person.
 const PROBLEMS_MAX: usize = 100;
 /// Longest time of `retry-after`; part of the contract.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);

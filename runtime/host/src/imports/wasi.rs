@@ -23,9 +23,9 @@ use wasmtime_wasi_http::{
 use super::log::{CallLog, Stream};
 use crate::{fuel_charge::Owed, store::CallState};
 
-/// Most random bytes of one host call: the limit of browsers.
+/// The maximum number of random bytes of one host call: the limit of browsers.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
-/// Most bytes of one write to a stream.
+/// The maximum number of bytes of one write to a stream.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// Links one interface.
@@ -34,66 +34,72 @@ type Link = fn(&mut Linker<CallState>) -> wasmtime::Result<()>;
 /// The interfaces of WASI 0.2 that the sandbox offers, each with its link function: those that do
 /// not access the machine, and HTTP requests through the provider's client.
 const LINKS: [(&str, Link); 19] = [
-    ("wasi:cli/exit", |l| bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())),
-    ("wasi:cli/stderr", |l| {
-        bindings::cli::stderr::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+    ("wasi:cli/exit", |l| {
+        bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
     }),
-    ("wasi:cli/stdin", |l| bindings::cli::stdin::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())),
+    ("wasi:cli/stderr", |l| {
+        bindings::cli::stderr::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
+    }),
+    ("wasi:cli/stdin", |l| {
+        bindings::cli::stdin::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
+    }),
     ("wasi:cli/stdout", |l| {
-        bindings::cli::stdout::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+        bindings::cli::stdout::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
     }),
     ("wasi:cli/terminal-input", |l| {
-        bindings::cli::terminal_input::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+        bindings::cli::terminal_input::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
     }),
     ("wasi:cli/terminal-output", |l| {
-        bindings::cli::terminal_output::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+        bindings::cli::terminal_output::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
     }),
     ("wasi:cli/terminal-stderr", |l| {
-        bindings::cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+        bindings::cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
     }),
     ("wasi:cli/terminal-stdin", |l| {
-        bindings::cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+        bindings::cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
     }),
     ("wasi:cli/terminal-stdout", |l| {
-        bindings::cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+        bindings::cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
     }),
     ("wasi:clocks/monotonic-clock", |l| {
-        bindings::clocks::monotonic_clock::add_to_linker::<CallState, WasiClocks>(l, |state| state.import().clocks())
+        bindings::clocks::monotonic_clock::add_to_linker::<CallState, WasiClocks>(l, |state| {
+            state.charge_import().clocks()
+        })
     }),
     ("wasi:clocks/wall-clock", |l| {
-        bindings::clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, |state| state.import().clocks())
+        bindings::clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, |state| state.charge_import().clocks())
     }),
     ("wasi:http/outgoing-handler", |l| {
-        http::outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, |state| state.import().http())
+        http::outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, |state| state.charge_import().http())
     }),
     ("wasi:http/types", |l| {
         http::types::add_to_linker::<CallState, WasiHttp>(l, &LinkOptions::default().into(), |state| {
-            state.import().http()
+            state.charge_import().http()
         })
     }),
     ("wasi:io/error", |l| {
         wasmtime_wasi_io::bindings::wasi::io::error::add_to_linker::<CallState, Io>(l, |state| {
-            state.import().ctx().table
+            state.charge_import().ctx().table
         })
     }),
     ("wasi:io/poll", |l| {
         wasmtime_wasi_io::bindings::wasi::io::poll::add_to_linker::<CallState, Io>(l, |state| {
-            state.import().ctx().table
+            state.charge_import().ctx().table
         })
     }),
     ("wasi:io/streams", |l| {
         wasmtime_wasi_io::bindings::wasi::io::streams::add_to_linker::<CallState, Io>(l, |state| {
-            state.import().ctx().table
+            state.charge_import().ctx().table
         })
     }),
     ("wasi:random/insecure", |l| {
-        bindings::random::insecure::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::import)
+        bindings::random::insecure::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::charge_import)
     }),
     ("wasi:random/insecure-seed", |l| {
-        bindings::random::insecure_seed::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::import)
+        bindings::random::insecure_seed::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::charge_import)
     }),
     ("wasi:random/random", |l| {
-        bindings::random::random::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::import)
+        bindings::random::random::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::charge_import)
     }),
 ];
 

@@ -41,11 +41,11 @@ const CREDENTIAL: HeaderName = HeaderName::from_static("skysail-credential");
 /// Headers that the host sets, and that HTTP clients set automatically.
 const LEFT_OUT: [HeaderName; 3] = [header::CONTENT_LENGTH, header::ACCEPT_ENCODING, header::HOST];
 
-/// Most bytes of one `fields` resource on the host. A guest may hold as many of them as handles, by
-/// default a thousand.
+/// The maximum number of bytes of one `fields` resource on the host. A guest may hold as many of
+/// them as handles, by default a thousand.
 const FIELDS_BYTES_MAX: usize = 32 << 10;
 
-/// Most bytes of one chunk of an outgoing body, for the same reason.
+/// The maximum number of bytes of one chunk of an outgoing body, for the same reason.
 const CHUNK_BYTES_MAX: usize = 16 << 10;
 
 type Finished = Box<dyn Future<Output = Result<(), Error>> + Send>;

@@ -6,10 +6,10 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{CompileCost, CompileLimits};
 use crate::CompiledComponent;
 
-/// Most entries: the active components of a few slots and their predecessors.
+/// The maximum number of entries: the active components of a few slots and their predecessors.
 const ENTRIES_MAX: usize = 16;
-/// Most bytes. A provider of 300 KiB has about 1 MiB of machine code; larger machine code is not
-/// cached.
+/// Total bytes. A component whose machine code exceeds the limit is not cached; a provider of
+/// 300 KiB has about 1 MiB.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Identifies machine code: the component and the compatible engines.

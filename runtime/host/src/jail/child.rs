@@ -36,8 +36,8 @@ mod threads;
 /// Exit code if standard input contains no valid request, for example because a person started the
 /// subcommand.
 const NOT_ASKED: u8 = 2;
-/// Most open files: the three pipes, `/proc/self/status`, and Landlock's ruleset while it is
-/// created.
+/// The maximum number of open files: the three pipes, `/proc/self/status`, and Landlock's ruleset
+/// while it is created.
 const FILES_MAX: u64 = 8;
 /// Address space in addition to writable memory, in bytes: an allocator reserves some for each
 /// thread.

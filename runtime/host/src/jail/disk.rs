@@ -32,7 +32,7 @@ const MAGIC: &[u8; 16] = b"skysail-code v2\n";
 /// Magic, keyed hash, CPU time in microseconds, memory in bytes.
 const HEAD_BYTES: usize = MAGIC.len() + TAG_BYTES + 8 + 8;
 const TAG_BYTES: usize = 32;
-/// Most bytes of machine code in one file, as in the cache in memory.
+/// The maximum number of bytes of machine code in one file, as in the cache in memory.
 const CODE_BYTES_MAX: u64 = 64 << 20;
 /// Version of the admission rules. Change it when the rules refuse a component that they admitted
 /// before.

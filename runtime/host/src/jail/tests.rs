@@ -49,7 +49,7 @@ async fn a_child_that_the_kernel_ends_for_its_cpu_time_exceeded_that_limit() {
         &error,
         true,
         expect![
-            "checking and compiling the component exceeded its limit of CPU time in milliseconds (compileTimeMs: 2000 of 2000): build a smaller component, or raise compileTimeMs"
+            "checking and compiling the component exceeded its limit of CPU time in milliseconds (compileTimeMs: 2000 of 2000); build a smaller component, or raise compileTimeMs"
         ],
     );
 }
@@ -61,7 +61,7 @@ async fn a_child_that_cannot_allocate_exceeded_its_memory_limit() {
         &error,
         true,
         expect![
-            "checking and compiling the component exceeded its limit of memory in bytes (compileMemoryBytes: 67108864 of 67108864): build a smaller component, or raise compileMemoryBytes"
+            "checking and compiling the component exceeded its limit of memory in bytes (compileMemoryBytes: 67108864 of 67108864); build a smaller component, or raise compileMemoryBytes"
         ],
     );
 }
@@ -73,7 +73,7 @@ async fn a_child_that_neither_answers_nor_ends_is_killed_at_its_wall_time() {
         &error,
         false,
         expect![
-            "checking and compiling the component exceeded its limit of wall time in milliseconds (compileTimeMs: 30000 of 30000): build a smaller component, or raise compileTimeMs"
+            "checking and compiling the component exceeded its limit of wall time in milliseconds (compileTimeMs: 30000 of 30000); build a smaller component, or raise compileTimeMs"
         ],
     );
 }
@@ -85,7 +85,7 @@ async fn a_child_that_crashes_or_answers_nonsense_is_an_error_and_no_machine_cod
         &error,
         true,
         expect![
-            "the compile jail crashed while it checked or compiled the component (exit status: 101): thread main panicked: build it with a current toolchain"
+            "the compile jail crashed while it checked or compiled the component (exit status: 101): thread main panicked; build it with a current toolchain"
         ],
     );
     let error = child("exec cat").await;
@@ -127,7 +127,7 @@ async fn a_missing_jail_is_a_fault_of_the_machine() {
         &error,
         false,
         expect![
-            "the compile jail /nonexistent/skysail could not be run: check that the executable exists and is executable"
+            "the compile jail /nonexistent/skysail could not be run; check that the executable exists and is executable"
         ],
     );
 }
@@ -140,7 +140,7 @@ async fn a_child_does_not_inherit_the_environment() {
         &error,
         true,
         expect![
-            "the compile jail crashed while it checked or compiled the component (exit status: 1): 0: build it with a current toolchain"
+            "the compile jail crashed while it checked or compiled the component (exit status: 1): 0; build it with a current toolchain"
         ],
     );
 }
@@ -153,7 +153,7 @@ async fn missing_kernel_features_are_no_part_of_the_reason_of_a_crash() {
         &error,
         true,
         expect![
-            "the compile jail crashed while it checked or compiled the component (exit status: 101): thread main panicked: build it with a current toolchain"
+            "the compile jail crashed while it checked or compiled the component (exit status: 101): thread main panicked; build it with a current toolchain"
         ],
     );
 }

@@ -54,7 +54,7 @@ pub(super) fn landlock() -> Result<(), String> {
     match restricted.landlock {
         LandlockStatus::Available { effective_abi, .. } if effective_abi >= WHOLE => Ok(()),
         LandlockStatus::Available { effective_abi, .. } => Err(format!(
-            "all of Landlock (the kernel has its version {}, which keeps files{} but not signals; {} has all)",
+            "full Landlock (the kernel has Landlock ABI {}, which restricts file access{} but not signals; use Linux 6.12 or newer, which has ABI {})",
             effective_abi as i32,
             if effective_abi >= ABI::V4 { " and TCP" } else { "" },
             WHOLE as i32,

@@ -14,7 +14,7 @@ impl Instances for SandboxedProvider {
         let (asked, nodes) = (nodes.len(), nodes.clone());
         if asked > NODES_PER_PAGE {
             let text = format!(
-                "instances.describe was called with {asked} nodes: use pages of at most {NODES_PER_PAGE} nodes"
+                "instances.describe was called with {asked} nodes; use pages of at most {NODES_PER_PAGE} nodes"
             );
             return Err(Error::new(Code::Invalid, text));
         }

@@ -213,8 +213,8 @@ impl<'a> Attempt<'a> {
         must: &str,
     ) -> Refusal {
         let (code, fault) = (error.code.category(), fault.unwrap_or(Fault::Machine));
-        let remedy = if fault.is_lasting() { must } else { "the release is not to blame, and is tried again" };
-        self.refuse(reason, fault, &format!("its identity.{function} failed ({code}: {error}): {remedy}"))
+        let remedy = if fault.is_lasting() { must } else { "the release is not at fault; the manager tries it again" };
+        self.refuse(reason, fault, &format!("its identity.{function} failed ({code}: {error}); {remedy}"))
     }
 
     /// Whether this component serves already, under other settings.
@@ -283,13 +283,13 @@ impl<'a> Attempt<'a> {
         let Settings { options, sandbox } = self.settings;
         let info = try_describe(sandbox, release).await.map_err(|failed| {
             let must =
-                "describe is called once before a release serves and must answer the same each time, without a request";
+                "identity.describe must return the same answer each time and must send no HTTP request; ask the provider's author";
             self.unanswered(RefusalReason::DescribeFailed, "describe", &failed, must)
         })?;
         let interfaces = options.used(release);
         let has_machines = interfaces.contains(&Interface::Instances);
         if has_machines && info.provider_id_schemes.is_empty() && !options.claims_prefixes {
-            let text = "it exports instances and describes no provider-id-schemes: name the scheme of its provider IDs in identity.describe; for provider IDs \
+            let text = "it exports instances and describes no provider-id-schemes; name the scheme of its provider IDs in identity.describe; for provider IDs \
                         without a scheme, list their prefixes in spec.providerIdPrefixes of the provider";
             return Err(self.refuse(RefusalReason::NoProviderIdScheme, Fault::Release, text));
         }
@@ -328,7 +328,7 @@ impl<'a> Attempt<'a> {
     async fn check(&self, release: &Release) -> Result<(), Refusal> {
         let sandbox = &self.settings.sandbox;
         let problems = try_check_config(sandbox, release, sandbox.config()).await.map_err(|failed| {
-            let must = "it must answer for every text, with a list of problems";
+            let must = "identity.check-config must return a list of problems for every text; ask the provider's author";
             self.unanswered(RefusalReason::CheckConfigFailed, "check-config", &failed, must)
         })?;
         let (fatal, warnings): (Vec<_>, Vec<_>) =
@@ -347,7 +347,7 @@ impl<'a> Attempt<'a> {
     async fn check_origins(&self, release: &Release) -> Result<(), Refusal> {
         let Settings { options, sandbox } = self.settings;
         let origins = try_origins(sandbox, release, sandbox.config()).await.map_err(|failed| {
-            let must = "it must name at most 64 origins for every text that check-config accepts, without a request";
+            let must = "identity.origins must return at most 64 origins for every accepted cloud-config and must send no HTTP request; ask the provider's author";
             self.unanswered(RefusalReason::OriginsFailed, "origins", &failed, must)
         })?;
         if options.allow_unmet_egress {
@@ -363,7 +363,7 @@ impl<'a> Attempt<'a> {
         tracing::warn!(
             provider.name = %self.loader.name,
             component.digest = %self.component.digest,
-            "the active release serves on, and would be refused at the next start: {unmet}"
+            "no egress rule allows an origin that the active release requires; the release continues to serve, and the next start refuses it: {unmet}"
         );
         Ok(())
     }

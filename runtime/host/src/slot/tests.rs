@@ -148,7 +148,7 @@ async fn a_release_that_needs_an_origin_which_is_not_allowed_is_refused_unless_t
     check(
         &offer(&slot, &wrong).await.unwrap_err(),
         expect![[
-            r#"OriginsFailed after described: file p.wasm: its identity.origins failed (Internal: the provider's answer is wrong: the origin "api.example.com" has no scheme; write https://HOST or http://HOST): it must name at most 64 origins for every text that check-config accepts, without a request"#
+            r#"OriginsFailed after described: file p.wasm: its identity.origins failed (Internal: the provider's answer is wrong: the origin "api.example.com" has no scheme; write https://HOST or http://HOST); identity.origins must return at most 64 origins for every accepted cloud-config and must send no HTTP request; ask the provider's author"#
         ]],
     );
 }
@@ -228,21 +228,21 @@ async fn each_bad_release_leaves_the_active_one_serving_and_says_why() {
     check(
         &offer(&slot, &trap).await.unwrap_err(),
         expect![
-            "DescribeFailed after linked: file p.wasm: its identity.describe failed (Trapped: the guest trapped: it panicked or aborted): describe is called once before a release serves and must answer the same each time, without a request"
+            "DescribeFailed after linked: file p.wasm: its identity.describe failed (Trapped: the guest trapped: it panicked or aborted); identity.describe must return the same answer each time and must send no HTTP request; ask the provider's author"
         ],
     );
     let spin = component(&Guest { version: "3", describe: "(loop $for_ever (br $for_ever))", ..GUEST });
     check(
         &offer(&slot, &spin).await.unwrap_err(),
         expect![
-            "DescribeFailed after linked: file p.wasm: its identity.describe failed (LimitExceeded: stopped by a limit of the sandbox: fuel: 1000000000 of 1000000000): describe is called once before a release serves and must answer the same each time, without a request"
+            "DescribeFailed after linked: file p.wasm: its identity.describe failed (LimitExceeded: stopped by a limit of the sandbox: fuel: 1000000000 of 1000000000); identity.describe must return the same answer each time and must send no HTTP request; ask the provider's author"
         ],
     );
     let trap = component(&Guest { version: "4", check_config: "unreachable", ..GUEST });
     check(
         &offer(&slot, &trap).await.unwrap_err(),
         expect![
-            "CheckConfigFailed after described: file p.wasm: its identity.check-config failed (Trapped: the guest trapped: it panicked or aborted): it must answer for every text, with a list of problems"
+            "CheckConfigFailed after described: file p.wasm: its identity.check-config failed (Trapped: the guest trapped: it panicked or aborted); identity.check-config must return a list of problems for every text; ask the provider's author"
         ],
     );
     let less = component(&Guest { version: "5", has_clusters: false, ..GUEST });
@@ -262,7 +262,7 @@ async fn each_bad_release_leaves_the_active_one_serving_and_says_why() {
     check(
         &offer(&slot, &Bytes::from_static(b"not wasm")).await.unwrap_err(),
         expect![[
-            r#"Text after offered: file p.wasm: this is text, not a component; it begins with "not wasm": give the .wasm file that your build makes"#
+            r#"Text after offered: file p.wasm: this is text, not a component; it begins with "not wasm"; give the .wasm file that your build makes"#
         ]],
     );
     let status = slot.status().borrow().clone();

@@ -35,7 +35,9 @@ impl Ca {
     pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| format!("no certificates in PEM: {error}"))?;
+            let certificate = certificate.map_err(|error| {
+                format!("the PEM cannot be parsed ({error}); write at least one block BEGIN CERTIFICATE")
+            })?;
             roots
                 .add(certificate)
                 .map_err(|error| format!("a certificate in it cannot be a certificate authority: {error}"))?;

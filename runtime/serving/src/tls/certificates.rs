@@ -168,7 +168,10 @@ fn load_pair(files: &KeyPairFiles, provider: &CryptoProvider) -> Result<Pair, Se
     let bytes = (read(&files.certificate)?, read(&files.key)?);
     let wrong = |path: &Path, problem: String| ServingError::Content { path: path.to_owned(), problem };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes.0).collect();
-    let chain = chain.map_err(|error| wrong(&files.certificate, format!("no certificates in PEM: {error}")))?;
+    let chain = chain.map_err(|error| {
+        let problem = format!("the PEM cannot be parsed ({error}); write at least one block BEGIN CERTIFICATE");
+        wrong(&files.certificate, problem)
+    })?;
     let key = PrivateKeyDer::from_pem_slice(&bytes.1)
         .map_err(|error| wrong(&files.key, format!("no private key in PEM: {error}")))?;
     let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| {

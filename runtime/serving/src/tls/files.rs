@@ -20,7 +20,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ServingError> {
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= PEM_BYTES_MAX) {
         Ok(bytes)
     } else {
-        let problem = format!("is larger than {PEM_BYTES_MAX} bytes: name a file with certificates in PEM");
+        let problem = format!("it is larger than {PEM_BYTES_MAX} bytes; name a file with certificates in PEM");
         Err(ServingError::Content { path: path.to_owned(), problem })
     }
 }

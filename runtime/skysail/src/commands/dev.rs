@@ -211,7 +211,7 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let Some(feeds) = dev.feeds.take() else { bail!("the feeds are taken") };
     let followed = async {
         dev.follow().await;
-        screen.say("the provider file claims other nodes or Services now: start `skysail dev` again to try that");
+        screen.say("the provider file claims other nodes or Services now; start `skysail dev` again to try that");
         std::future::pending::<()>().await;
     };
     let outcome = tokio::select! {

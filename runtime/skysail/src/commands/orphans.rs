@@ -172,7 +172,7 @@ fn check_named(found: &[Orphan], named: &[String]) -> anyhow::Result<()> {
     for name in named {
         let named = found.iter().filter(|orphan| orphan.name == *name);
         match named.map(|orphan| &orphan.provider).collect::<BTreeSet<_>>().len() {
-            // Perhaps several shares of one load balancer.
+            // One provider; several entries are parts of the same load balancer.
             1 => {}
             0 => bail!(
                 "{name:?} is not an orphan, so nothing was deleted; `skysail orphans` without --delete lists the orphans"

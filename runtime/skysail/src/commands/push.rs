@@ -44,10 +44,12 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
             return (|| bail!(text))().or_exit(Reason::Refused);
         }
     };
-    let annotations: HashMap<_, _> = annotation.iter().cloned().collect();
-    if annotations.len() < annotation.len() {
-        let text = "--annotation: a key is given twice; give each key once";
-        return (|| bail!(text))().or_exit(Reason::Usage);
+    let mut annotations = HashMap::new();
+    for (key, value) in annotation {
+        if annotations.contains_key(&key) {
+            return (|| bail!("--annotation {key}: the key is given twice; give it once"))().or_exit(Reason::Usage);
+        }
+        annotations.insert(key, value);
     }
     let (inspection, _) = inspect::judge(component.clone(), &file.to_string_lossy(), limits).await?;
     if let Some(refusal) = inspection.refusals.first() {

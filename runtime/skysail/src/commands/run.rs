@@ -399,10 +399,10 @@ impl Manage {
     }
 }
 
-/// Checks that no call was cut off.
+/// Checks that no provider call was aborted at the end of the shutdown grace period.
 ///
 /// # Errors
-/// Calls were cut off. The cloud may still execute them, so the Lease must not be released.
+/// Calls were aborted. The cloud may still execute them, so the Lease must not be released.
 fn nothing_cut_off(endings: &[Ending]) -> anyhow::Result<()> {
     if endings.contains(&Ending::CutOff) {
         bail!("calls were still in flight at the end of the grace period, so the Lease is not released and expires");

@@ -1,4 +1,5 @@
-//! O11 of the catalogue: upstream's cases of leader migration.
+//! O11: upstream's cases of leader migration.
+//! IDs: tests/conformance/README.md.
 
 use skysail_controllers::EnabledControllers;
 

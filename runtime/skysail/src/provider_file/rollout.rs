@@ -105,7 +105,7 @@ impl Check<'_> {
             Some(text) if text == refuse => OnDifference::Refuse,
             Some(text) => {
                 let reason = format!("{text:?} is unknown; write {report} or {refuse}");
-                return Err(self.wrong("spec.rollout.shadow.onDifference", reason));
+                return Err(self.invalid_field("spec.rollout.shadow.onDifference", reason));
             }
         };
         Ok(ShadowOptions { on_difference })
@@ -116,14 +116,14 @@ impl Check<'_> {
             let reason = format!(
                 "{percent} is not a valid share; write 1 to {PERCENT_MAX}, or leave canary out for all objects at once"
             );
-            return Err(self.wrong("spec.rollout.canary.percent", reason));
+            return Err(self.invalid_field("spec.rollout.canary.percent", reason));
         }
         let field = "spec.rollout.canary.time";
         let watched = self.watched(field, *calls, time.as_deref(), "")?;
         if watched.time.is_zero() {
             let reason =
                 "a canary needs a time longer than zero; write a duration such as 5m, or leave canary out".to_owned();
-            return Err(self.wrong(field, reason));
+            return Err(self.invalid_field(field, reason));
         }
         Ok(CanaryOptions { percent: *percent, watched })
     }
@@ -136,12 +136,12 @@ impl Check<'_> {
         zero: &str,
     ) -> Result<ProbationOptions, Finding> {
         let time = match time {
-            Some(text) => parse_duration_or_zero(text).map_err(|reason| self.wrong(field, reason))?,
+            Some(text) => parse_duration_or_zero(text).map_err(|reason| self.invalid_field(field, reason))?,
             None => WATCHED.time,
         };
         if time > TIME_MAX {
             let reason = format!("{time:?} is too long; write at most {TIME_MAX:?}{zero}");
-            return Err(self.wrong(field, reason));
+            return Err(self.invalid_field(field, reason));
         }
         Ok(ProbationOptions { calls: calls.unwrap_or(WATCHED.calls), time })
     }
@@ -150,7 +150,7 @@ impl Check<'_> {
     pub(super) fn retry(&self, rollout: &Rollout) -> Result<Option<String>, Finding> {
         let digest = |text: &String| {
             let digest: Digest = text.parse().map_err(|error| {
-                self.wrong("spec.rollout.retry", format!("{error}, as status.refused.digest has them"))
+                self.invalid_field("spec.rollout.retry", format!("{error}, as status.refused.digest has them"))
             })?;
             Ok(digest.to_string())
         };

@@ -198,16 +198,16 @@ impl<'a> Check<'a> {
         let Document { api_version, kind, metadata: Metadata { name }, spec } = document;
         if api_version != API_VERSION {
             let reason = format!("{api_version:?} is not supported; write {API_VERSION}");
-            return Err(self.wrong("apiVersion", reason));
+            return Err(self.invalid_field("apiVersion", reason));
         }
         if kind != KIND {
-            return Err(self.wrong("kind", format!("{kind:?} is not supported; write {KIND}")));
+            return Err(self.invalid_field("kind", format!("{kind:?} is not supported; write {KIND}")));
         }
         if !is_dns_label(&name) {
             let reason = format!(
                 "{name:?} is not a name; use at most 63 lower-case letters, digits and dashes, and begin with a letter"
             );
-            return Err(self.wrong("metadata.name", reason));
+            return Err(self.invalid_field("metadata.name", reason));
         }
         self.name = name;
         self.spec(spec)
@@ -219,17 +219,17 @@ impl<'a> Check<'a> {
         let written = format!("{egress_spec:?}{:?}{:?}", spec.credentials, spec.limits);
         let egress = EgressPolicy::new(&egress_spec).map_err(|error| self.of_host("spec.egress.", error))?;
         let credentials = self.credentials(spec.credentials)?;
-        spec.limits.validate().map_err(|error| self.limits(&error))?;
+        spec.limits.validate().map_err(|error| self.invalid_limits(&error))?;
         let load_balancer_classes = self.classes(spec.load_balancer_classes)?;
         if spec.node_selector.as_ref().is_some_and(|selector| selector.match_labels.is_empty()) {
             let reason = "matchLabels is empty and would select every node; name a label, or set spec.default instead"
                 .to_owned();
-            return Err(self.wrong("spec.nodeSelector.matchLabels", reason));
+            return Err(self.invalid_field("spec.nodeSelector.matchLabels", reason));
         }
         let provider_id_schemes = self.schemes(spec.provider_id_schemes)?;
         let provider_id_prefixes = self.prefixes(spec.provider_id_prefixes)?;
         let addresses = ProviderAddresses::new(&spec.load_balancer_cidrs, &spec.node_cidrs)
-            .map_err(|error| self.wrong(&format!("spec.{}", error.place), error.to_string()))?;
+            .map_err(|error| self.invalid_field(&format!("spec.{}", error.place), error.to_string()))?;
         let source = self.source(spec.source)?;
         let rollout = self.rollout(&spec.rollout)?;
         let retry = self.retry(&spec.rollout)?;
@@ -266,7 +266,7 @@ impl<'a> Check<'a> {
     fn classes(&self, classes: Vec<String>) -> Checked<BTreeSet<String>> {
         if let Some(index) = classes.iter().position(|class| class.is_empty() || class.len() > CLASS_BYTES_MAX) {
             let reason = format!("a class has 1 to {CLASS_BYTES_MAX} bytes; use a name such as example.com/fast");
-            return Err(self.wrong(&format!("spec.loadBalancerClasses[{index}]"), reason));
+            return Err(self.invalid_field(&format!("spec.loadBalancerClasses[{index}]"), reason));
         }
         Ok(classes.into_iter().collect())
     }
@@ -280,7 +280,7 @@ impl<'a> Check<'a> {
             let reason =
                 "this is not a scheme; write the text before :// in spec.providerID of a node, such as aws or incus"
                     .to_owned();
-            return Err(self.wrong(&format!("spec.providerIdSchemes[{index}]"), reason));
+            return Err(self.invalid_field(&format!("spec.providerIdSchemes[{index}]"), reason));
         }
         Ok(schemes.into_iter().collect())
     }
@@ -293,7 +293,7 @@ impl<'a> Check<'a> {
             let reason = format!(
                 "a prefix has 1 to {PREFIX_BYTES_MAX} visible ASCII characters; write the beginning of spec.providerID of a node, such as openstack://region/"
             );
-            return Err(self.wrong(&format!("spec.providerIdPrefixes[{index}]"), reason));
+            return Err(self.invalid_field(&format!("spec.providerIdPrefixes[{index}]"), reason));
         }
         Ok(prefixes.into_iter().collect())
     }
@@ -301,7 +301,7 @@ impl<'a> Check<'a> {
     fn config(&mut self, text: Option<String>, file: Option<&Path>) -> Checked<String> {
         match (text, file) {
             (Some(_), Some(_)) => {
-                Err(self.wrong("spec.config", "config and configFile are both set; keep one".to_owned()))
+                Err(self.invalid_field("spec.config", "config and configFile are both set; keep one".to_owned()))
             }
             (Some(text), None) => Ok(text),
             (None, Some(file)) => self.text("spec.configFile", file, CONFIG_BYTES_MAX),
@@ -344,13 +344,13 @@ impl<'a> Check<'a> {
             }
             (Carrier::File { .. }, ValueFrom::Env(_)) | (Carrier::Object { .. }, ValueFrom::SecretKeyRef(_)) => Ok(()),
             (Carrier::File { .. }, ValueFrom::SecretKeyRef(_)) => {
-                Err(self.wrong(&format!("{place}.secretKeyRef"), SECRET_IN_A_FILE.to_owned()))
+                Err(self.invalid_field(&format!("{place}.secretKeyRef"), SECRET_IN_A_FILE.to_owned()))
             }
             (Carrier::Object { .. }, ValueFrom::File(_)) => {
-                Err(self.wrong(&format!("{place}.file"), FILE_IN_AN_OBJECT.to_owned()))
+                Err(self.invalid_field(&format!("{place}.file"), FILE_IN_AN_OBJECT.to_owned()))
             }
             (Carrier::Object { .. }, ValueFrom::Env(_)) => {
-                Err(self.wrong(&format!("{place}.env"), FILE_IN_AN_OBJECT.to_owned()))
+                Err(self.invalid_field(&format!("{place}.env"), FILE_IN_AN_OBJECT.to_owned()))
             }
         }
     }
@@ -359,42 +359,42 @@ impl<'a> Check<'a> {
     pub(super) fn text(&mut self, place: &str, file: &Path, bytes_max: u64) -> Checked<String> {
         let file = self.resolve(place, file)?;
         let Carrier::File { files, .. } = &mut self.carrier else {
-            return Err(self.wrong(place, FILE_IN_AN_OBJECT.to_owned()));
+            return Err(self.invalid_field(place, FILE_IN_AN_OBJECT.to_owned()));
         };
         let read = files.text(&file, bytes_max);
-        read.map_err(|reason| self.wrong(place, format!("{} {reason}", file.display())))
+        read.map_err(|reason| self.invalid_field(place, format!("{} {reason}", file.display())))
     }
 
     /// Relative paths start at the provider file.
     pub(super) fn resolve(&self, place: &str, file: &Path) -> Checked<PathBuf> {
         match &self.carrier {
             Carrier::File { path, .. } => Ok(path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file))),
-            Carrier::Object { .. } => Err(self.wrong(place, FILE_IN_AN_OBJECT.to_owned())),
+            Carrier::Object { .. } => Err(self.invalid_field(place, FILE_IN_AN_OBJECT.to_owned())),
         }
     }
 
     /// The value of a Secret that the object names.
     pub(super) fn secret(&self, place: &str, secret: &SecretKeyRef) -> Checked<&Secret> {
         let Carrier::Object { secrets } = &self.carrier else {
-            return Err(self.wrong(place, SECRET_IN_A_FILE.to_owned()));
+            return Err(self.invalid_field(place, SECRET_IN_A_FILE.to_owned()));
         };
-        secrets.get(secret).ok_or_else(|| self.wrong(place, secret.missing()))
+        secrets.get(secret).ok_or_else(|| self.invalid_field(place, secret.missing()))
     }
 
     /// An error about egress or credentials: its text begins with the place below `root`.
     fn of_host(&self, root: &str, error: impl Into<anyhow::Error>) -> Finding {
         let text = format!("{:#}", error.into());
         let (place, reason) = text.split_once(": ").unwrap_or(("", &text));
-        self.wrong(&format!("{root}{place}"), reason.to_owned())
+        self.invalid_field(&format!("{root}{place}"), reason.to_owned())
     }
 
     /// The place of the first problem, with the text of all; each problem begins with its key.
-    fn limits(&self, error: &LimitsError) -> Finding {
+    fn invalid_limits(&self, error: &LimitsError) -> Finding {
         let key = error.problems.first().and_then(|problem| problem.split(' ').next()).unwrap_or_default();
-        self.wrong(&format!("spec.limits.{key}"), error.to_string())
+        self.invalid_field(&format!("spec.limits.{key}"), error.to_string())
     }
 
-    pub(super) fn wrong(&self, path: &str, reason: String) -> Finding {
+    pub(super) fn invalid_field(&self, path: &str, reason: String) -> Finding {
         let place = if self.name.is_empty() { path.to_owned() } else { format!("provider {:?}: {path}", self.name) };
         Finding { line: self.outline.line(self.document, path), place, reason }
     }

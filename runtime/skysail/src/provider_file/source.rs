@@ -254,9 +254,9 @@ impl Check<'_> {
             }
             Source { file: None, config_map: None, oci: None } => {
                 let reason = "the source is empty; write exactly one of file, configMap and oci";
-                Err(self.wrong("spec.source", reason.to_owned()))
+                Err(self.invalid_field("spec.source", reason.to_owned()))
             }
-            Source { .. } => Err(self.wrong(
+            Source { .. } => Err(self.invalid_field(
                 "spec.source",
                 "the source names several places; write exactly one of file, configMap and oci".to_owned(),
             )),
@@ -271,18 +271,19 @@ impl Check<'_> {
             (None, Some(names)) => {
                 let reason =
                     format!("{} names are not allowed; write 1 to {}", names.len(), ConfigMapReference::PARTS_MAX);
-                return Err(self.wrong("spec.source.configMap.names", reason));
+                return Err(self.invalid_field("spec.source.configMap.names", reason));
             }
             (Some(_), Some(_)) | (None, None) => {
                 let reason =
                     "write exactly one of name (one ConfigMap) and names (the ConfigMaps of the parts, in order)"
                         .to_owned();
-                return Err(self.wrong("spec.source.configMap", reason));
+                return Err(self.invalid_field("spec.source.configMap", reason));
             }
         };
         let named = [("namespace", &namespace)].into_iter().chain(names.iter().map(|name| ("name", name)));
         for (field, text) in named {
-            object_name(text).map_err(|reason| self.wrong(&format!("spec.source.configMap.{field}"), reason))?;
+            object_name(text)
+                .map_err(|reason| self.invalid_field(&format!("spec.source.configMap.{field}"), reason))?;
         }
         Ok(ComponentSource::ConfigMap(ConfigMapReference { namespace, names, key }))
     }
@@ -290,13 +291,13 @@ impl Check<'_> {
     fn oci(&mut self, mut oci: Oci) -> Result<OciComponent, Finding> {
         let reference: Reference = oci.reference.parse().map_err(|error| {
             let reason = format!("{:?} is not a reference ({error}); write ghcr.io/org/provider:v1", oci.reference);
-            self.wrong("spec.source.oci.reference", reason)
+            self.invalid_field("spec.source.oci.reference", reason)
         })?;
         let defaults = OciSourceSettings::default();
         let poll = self.duration("pollInterval", oci.poll_interval.as_deref(), defaults.poll)?;
         if poll < OciSourceSettings::POLL_MIN {
             let reason = format!("{poll:?} is too short; write at least {:?}", OciSourceSettings::POLL_MIN);
-            return Err(self.wrong("spec.source.oci.pollInterval", reason));
+            return Err(self.invalid_field("spec.source.oci.pollInterval", reason));
         }
         let timeout = self.duration("timeout", oci.timeout.as_deref(), defaults.timeout)?;
         let ca_bundle = match oci.ca_bundle.take() {
@@ -320,7 +321,7 @@ impl Check<'_> {
         });
         let registry = registry.map_err(|error| {
             let place = if error.is_of_the_ca_bundle() { "spec.source.oci.caBundle" } else { "spec.source.oci" };
-            self.wrong(place, format!("{:#}", anyhow::Error::from(error)))
+            self.invalid_field(place, format!("{:#}", anyhow::Error::from(error)))
         })?;
         let settings = OciSourceSettings { poll, timeout, signatures, ..defaults };
         Ok(OciComponent { reference, registry, settings, written })
@@ -353,7 +354,9 @@ impl Check<'_> {
                 }
                 KeyFrom::Pem(pem) => (format!("{FIELD}.keys[{index}].pem"), pem.clone()),
             };
-            keys.push(PublicKey::from_pem(&pem).map_err(|error| self.wrong(&field, format!("it holds {error}")))?);
+            keys.push(
+                PublicKey::from_pem(&pem).map_err(|error| self.invalid_field(&field, format!("it holds {error}")))?,
+            );
         }
         let identity = |IdentitySpec { issuer, subject }: &IdentitySpec| Identity {
             issuer: issuer.clone(),
@@ -363,7 +366,7 @@ impl Check<'_> {
         let trust_root = signatures.trust_root.as_ref().map(|from| self.trust_root(from)).transpose()?;
         let signers = Signers { keys, identities, trust_root };
         let policy = SignaturePolicy::new(signers, signatures.require.unwrap_or(1));
-        policy.map_err(|error| self.wrong(FIELD, error.to_string()))
+        policy.map_err(|error| self.invalid_field(FIELD, error.to_string()))
     }
 
     fn trust_root(&mut self, from: &TrustRootFrom) -> Result<TrustRoot, Finding> {
@@ -376,12 +379,12 @@ impl Check<'_> {
             }
             TrustRootFrom::Json(json) => (format!("{FIELD}.json"), json.clone()),
         };
-        TrustRoot::from_json(&json).map_err(|error| self.wrong(&field, format!("it holds {error}")))
+        TrustRoot::from_json(&json).map_err(|error| self.invalid_field(&field, format!("it holds {error}")))
     }
 
     fn duration(&self, field: &str, text: Option<&str>, default: Duration) -> Result<Duration, Finding> {
         let Some(text) = text else { return Ok(default) };
-        parse_duration(text).map_err(|reason| self.wrong(&format!("spec.source.oci.{field}"), reason))
+        parse_duration(text).map_err(|reason| self.invalid_field(&format!("spec.source.oci.{field}"), reason))
     }
 }
 

@@ -15,8 +15,8 @@ use tokio::{
 use super::{FIRST_RELEASES, RETRY_PERIOD, Surroundings};
 use crate::provider_file::ProviderSpec;
 
-/// Offers the component of the source to the slot, now and after each change. Dropped, the task
-/// ends, and the slot keeps its releases.
+/// Offers the component of the source to the slot, now and after each change. Dropping the feeder
+/// ends its task; the slot keeps its releases.
 pub(super) struct Feeder {
     decided: watch::Receiver<bool>,
     heard: watch::Receiver<bool>,
@@ -420,7 +420,7 @@ mod tests {
         world.loads(&component(2)).await;
     }
 
-    /// The only thread for blocking work is busy, as one that writes to a disk that hangs.
+    /// The only blocking thread is occupied, as by a write to a disk that does not answer.
     #[test]
     fn a_fix_does_not_wait_for_the_archive() {
         let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use tokio::{
     task::{spawn_blocking, yield_now},
 };
 
-use super::{Complaint, Fleet, Served, Wish, services};
+use super::{Desired, Fleet, Problem, Served, services};
 use crate::provider_file::{self, ProviderSpec};
 
 const PROVIDER: &str = "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n  \
@@ -147,17 +147,17 @@ async fn a_provider_that_left_the_file_is_gone() {
 
 impl World {
     /// One after the other, oldest first: a name and its settings; `None` if they are wrong.
-    async fn apply_each(&mut self, wishes: &[(&str, Option<&str>)]) -> BTreeMap<String, Complaint> {
+    async fn apply_each(&mut self, desired: &[(&str, Option<&str>)]) -> BTreeMap<String, Problem> {
         let spec = |(name, more): &(&str, Option<&str>)| {
             let spec = more.map(|more| self.load(&format!("{}{more}", PROVIDER.replace("sim", name))).remove(0));
-            Wish { settings: spec, claims: ProviderSpec::closed(name).unwrap() }
+            Desired { settings: spec, claims: ProviderSpec::closed(name).unwrap() }
         };
-        let mut wishes: Vec<_> = wishes.iter().map(spec).collect();
-        let settings = wishes.iter_mut().filter_map(|wish| wish.settings.as_mut());
+        let mut desired: Vec<_> = desired.iter().map(spec).collect();
+        let settings = desired.iter_mut().filter_map(|one| one.settings.as_mut());
         for spec in settings.filter(|spec| spec.config == "wrong") {
             spec.limits.fuel = 0;
         }
-        self.fleet.apply_each(wishes, &[]).await
+        self.fleet.apply_each(desired, &[]).await
     }
 
     /// The providers with what each claims, and its cloud-config.
@@ -175,10 +175,10 @@ impl World {
 async fn one_that_is_wrong_keeps_what_it_has_and_holds_up_no_other() {
     let mut world = World::new(PROVIDER).await;
     assert!(world.apply_each(&[("sim", Some("")), ("zoo", Some("")), ("old", Some(""))]).await.is_empty());
-    let wishes = [("sim", Some("  config: new\n")), ("zoo", Some("  config: wrong\n"))];
-    let complaints = world.apply_each(&wishes).await;
-    assert_eq!(complaints.keys().collect::<Vec<_>>(), ["zoo"]);
-    assert!(matches!(&complaints["zoo"], Complaint::Refused(reason) if reason.contains("fuel")), "{complaints:?}");
+    let desired = [("sim", Some("  config: new\n")), ("zoo", Some("  config: wrong\n"))];
+    let problems = world.apply_each(&desired).await;
+    assert_eq!(problems.keys().collect::<Vec<_>>(), ["zoo"]);
+    assert!(matches!(&problems["zoo"], Problem::Refused(reason) if reason.contains("fuel")), "{problems:?}");
     assert_eq!(world.shown(), "sim \"new\" default false schemes None; zoo \"\" default false schemes None; ");
 }
 
@@ -191,10 +191,10 @@ async fn one_that_was_never_valid_has_its_claims_and_no_release() {
         settings.limits.fuel = fuel;
         let settings = ProviderSpec { name: "zoo".to_owned(), ..settings };
         let claims = ProviderSpec { default: true, ..ProviderSpec::closed("zoo").unwrap() };
-        let complaints = world.fleet.apply_each(vec![Wish { settings: Some(settings), claims }], &[]).await;
+        let problems = world.fleet.apply_each(vec![Desired { settings: Some(settings), claims }], &[]).await;
         let zoo = &world.fleet.served["zoo"];
         assert_eq!(
-            (complaints.len(), zoo.has_settings(), zoo.spec.is_default()),
+            (problems.len(), zoo.has_settings(), zoo.spec.is_default()),
             (usize::from(fuel == 0), fuel > 0, true)
         );
     }
@@ -209,17 +209,17 @@ async fn what_is_on_disk_of_a_refused_provider_stays() {
     let bytes = Bytes::from_static(b"component");
     let offer = Offer { digest: Digest::of(&bytes), bytes, origin: "a test".to_owned() };
     archive.put("old", "source", &offer).unwrap();
-    let wish = || vec![Wish { settings: None, claims: ProviderSpec::closed("sim").unwrap() }];
+    let desired = || vec![Desired { settings: None, claims: ProviderSpec::closed("sim").unwrap() }];
     let is_there = || archive.get("old", "source", 1 << 20).is_some();
-    world.fleet.apply_each(wish(), &["old".to_owned()]).await;
+    world.fleet.apply_each(desired(), &["old".to_owned()]).await;
     assert!(is_there());
-    world.fleet.apply_each(wish(), &[]).await;
+    world.fleet.apply_each(desired(), &[]).await;
     while is_there() {
         yield_now().await;
     }
 }
 
-/// The only thread for blocking work is busy, as one that writes to a disk that hangs.
+/// The only blocking thread is occupied, as by a write to a disk that does not answer.
 #[test]
 fn a_disk_that_hangs_delays_no_provider() {
     let runtime = runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
@@ -230,9 +230,9 @@ fn a_disk_that_hangs_delays_no_provider() {
         let (free, busy) = std::sync::mpsc::channel::<()>();
         let hangs = spawn_blocking(move || busy.recv());
         for name in ["old", "new", "old"] {
-            let wish = Wish { settings: None, claims: ProviderSpec::closed(name).unwrap() };
-            let complaints = world.fleet.apply_each(vec![wish], &[]).await;
-            assert_eq!((complaints.len(), world.fleet.served.contains_key(name)), (0, true));
+            let desired = Desired { settings: None, claims: ProviderSpec::closed(name).unwrap() };
+            let problems = world.fleet.apply_each(vec![desired], &[]).await;
+            assert_eq!((problems.len(), world.fleet.served.contains_key(name)), (0, true));
         }
         // Each is removed when its turn comes, and `old` is there again by then.
         for name in ["old", "new"] {
@@ -259,8 +259,8 @@ async fn of_two_that_claim_the_same_the_older_one_has_it_while_it_wants_it() {
     let mut world = World::new(&PROVIDER.replace("sim", "zoo")).await;
     assert!(world.apply_each(&[("zoo", Some(CLAIMS))]).await.is_empty());
     for zoo in [Some(CLAIMS), Some("  config: wrong\n"), None] {
-        let complaints = world.apply_each(&[("sim", Some(CLAIMS)), ("zoo", zoo)]).await;
-        assert_eq!(complaints.keys().collect::<Vec<_>>(), ["zoo"]);
+        let problems = world.apply_each(&[("sim", Some(CLAIMS)), ("zoo", zoo)]).await;
+        assert_eq!(problems.keys().collect::<Vec<_>>(), ["zoo"]);
         // A provider whose schemes an older provider claims has no scheme, not even those of its
         // component.
         let shown = "sim \"\" default true schemes Some({\"cloud\"}); zoo \"\" default false schemes Some({}); ";

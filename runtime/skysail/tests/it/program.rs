@@ -21,7 +21,7 @@ pub(crate) fn built(name: &str) -> PathBuf {
     // TARGET/PROFILE/skysail
     let target = Path::new(SKYSAIL).ancestors().nth(2).unwrap();
     let file = target.join("components").join(format!("{name}.wasm"));
-    assert!(file.is_file(), "{} is missing: run make guests", file.display());
+    assert!(file.is_file(), "{} is missing; run make guests", file.display());
     file
 }
 

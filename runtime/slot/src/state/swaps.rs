@@ -132,7 +132,7 @@ impl<R: Release> State<R> {
             stage,
             code: breach.reason().category(),
             reason: format!(
-                "{}: it was rolled back, and {serves}: {breach}: offer a corrected release; {way_out}",
+                "{}: it was rolled back, and {serves}: {breach}; offer a corrected release; {way_out}",
                 offer.origin
             ),
             lasting: true,

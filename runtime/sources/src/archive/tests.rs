@@ -365,7 +365,8 @@ fn a_child_process_with_a_copy_of_the_locks_descriptor_does_not_keep_the_folder_
     child.wait().unwrap();
 }
 
-/// The variable that makes this test the process that is killed; its value is the folder.
+/// Environment variable that turns this test binary into the child to be killed; its value is the
+/// archive's directory.
 const WRITER: &str = "SKYSAIL_TEST_ARCHIVE_WRITER";
 
 /// Kills the process at 200 moments while it stores and quarantines releases as fast as the disk

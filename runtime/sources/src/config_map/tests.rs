@@ -97,7 +97,7 @@ fn each_error_names_the_reason_and_the_remedy() {
         None,
         &[ConfigMap::default()],
         expect![
-            "ConfigMapKeyMissing: one has no binaryData; it has no key at all: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
+            "ConfigMapKeyMissing: the ConfigMap one has no binaryData (it has no key at all); create one with kubectl create configmap --from-file=provider.wasm, or correct the key"
         ],
     );
     let text = ConfigMap { data: Some([("provider.yaml".to_owned(), "x".to_owned())].into()), ..map(&[]) };
@@ -105,21 +105,21 @@ fn each_error_names_the_reason_and_the_remedy() {
         None,
         &[text],
         expect![
-            "ConfigMapKeyMissing: one has no binaryData; it has data provider.yaml: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
+            "ConfigMapKeyMissing: the ConfigMap one has no binaryData (it has data provider.yaml); create one with kubectl create configmap --from-file=provider.wasm, or correct the key"
         ],
     );
     refused(
         Some("provider.wasm"),
         &[map(&[("other.wasm", b"x")])],
         expect![
-            "ConfigMapKeyMissing: one has no key provider.wasm of binaryData; it has binaryData other.wasm: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
+            "ConfigMapKeyMissing: the ConfigMap one has no key provider.wasm of binaryData (it has binaryData other.wasm); create one with kubectl create configmap --from-file=provider.wasm, or correct the key"
         ],
     );
     refused(
         None,
         &[map(&[("a.wasm", b"x"), ("b.wasm", b"x")])],
         expect![
-            "ConfigMapKeyAmbiguous: one has several keys (a.wasm, b.wasm): name the component's in source.configMap.key"
+            "ConfigMapKeyAmbiguous: the ConfigMap one has several keys (a.wasm, b.wasm); name the component's in source.configMap.key"
         ],
     );
 }
@@ -130,21 +130,21 @@ fn parts_of_different_components_are_not_joined() {
         None,
         &[part(b"who", b"whole"), map(&[("provider.wasm", b"le")])],
         expect![
-            "ConfigMapPartsDiffer: two is one of several parts and has no annotation skysail.dev/component-digest: give each part the digest of the whole"
+            "ConfigMapPartsDiffer: the ConfigMap two is one of several parts and has no annotation skysail.dev/component-digest; annotate each part with the digest (sha256:…) of the whole, uncompressed component"
         ],
     );
     refused(
         None,
         &[part(b"who", b"whole"), part(b"le", b"another")],
         expect![
-            "ConfigMapPartsDiffer: one and two are parts of different components: write the others too; the manager uses them when all name the same digest"
+            "ConfigMapPartsDiffer: the ConfigMaps one and two are parts of different components; write the others too; the manager uses them when all name the same digest"
         ],
     );
     refused(
         None,
         &[part(b"who", b"whole"), part(b"l", b"whole")],
         expect![
-            "ConfigMapWrongDigest: the component has the digest sha256:e31bda35d203ab93bdf3ef1b86e2892f0e7afb2490f903d69a0d1f422d1919bd, and the annotation skysail.dev/component-digest says sha256:5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099: write the component again, in all its parts where it has several, or correct the annotation"
+            "ConfigMapWrongDigest: the component has the digest sha256:e31bda35d203ab93bdf3ef1b86e2892f0e7afb2490f903d69a0d1f422d1919bd, and the annotation skysail.dev/component-digest says sha256:5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099; write the component again, in all its parts where it has several, or correct the annotation"
         ],
     );
     let pinned = read(None, &[part(b"another", b"whole")]).unwrap_err();
@@ -155,21 +155,21 @@ fn parts_of_different_components_are_not_joined() {
         None,
         &[odd],
         expect![[
-            r#"ConfigMapPartsDiffer: one: its annotation skysail.dev/component-digest is "v1": write sha256: and 64 hex digits"#
+            r#"ConfigMapPartsDiffer: the annotation skysail.dev/component-digest of the ConfigMap one is "v1"; write sha256: and 64 hex digits"#
         ]],
     );
     refused(
         None,
         &[map(&[("provider.wasm", &[b'x'; 1001])])],
         expect![[
-            r#"SourceTooLarge: the component has more than 1000 bytes, the limit componentBytes: build it smaller (release profile, opt-level "s", stripped), or raise the limit"#
+            r#"SourceTooLarge: the component has more than 1000 bytes, the limit componentBytes; build it smaller (release profile, opt-level "s", stripped), or raise the limit"#
         ]],
     );
     let cut = gzip(&[b'x'; 900]);
     refused(
         None,
         &[map(&[("provider.wasm", cut.get(..cut.len() - 9).unwrap())])],
-        expect!["ConfigMapGzip: the gzip data cannot be decompressed (incomplete deflate stream): compress it again"],
+        expect!["ConfigMapGzip: the gzip data cannot be decompressed (incomplete deflate stream); compress it again"],
     );
 }
 
@@ -179,7 +179,7 @@ fn a_gzip_bomb_is_stopped_at_the_limit() {
         None,
         &[map(&[("provider.wasm", &gzip(&vec![0; 64 << 20]))])],
         expect![[
-            r#"SourceTooLarge: the component has more than 1000 bytes, the limit componentBytes: build it smaller (release profile, opt-level "s", stripped), or raise the limit"#
+            r#"SourceTooLarge: the component has more than 1000 bytes, the limit componentBytes; build it smaller (release profile, opt-level "s", stripped), or raise the limit"#
         ]],
     );
 }
@@ -241,7 +241,7 @@ async fn next(offers: &mut Offers) -> Result<Digest, String> {
 async fn a_config_map_is_reported_when_it_appears_changes_and_goes_and_not_when_its_content_is_unchanged() {
     let client = ApiServer::new(&ApiOptions::default()).client();
     let mut offers = watch(&client, &["provider"]);
-    expect!["configmap default/provider: the ConfigMap provider does not exist: create it, or correct the name; the manager uses it as soon as it exists"].assert_eq(&next(&mut offers).await.unwrap_err());
+    expect!["configmap default/provider: the ConfigMap provider does not exist; create it, or correct the name; the manager uses it as soon as it exists"].assert_eq(&next(&mut offers).await.unwrap_err());
     apply(&client, "provider", map(&[("provider.wasm", b"one")])).await;
     assert_eq!(next(&mut offers).await, Ok(Digest::of(b"one")));
     let renamed = map(&[("provider.wasm", b"one"), ("provider.wasm", b"one")]);

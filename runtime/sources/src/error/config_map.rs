@@ -11,7 +11,7 @@ pub const DIGEST_ANNOTATION: &str = "skysail.dev/component-digest";
 pub enum ConfigMapFailure {
     /// A ConfigMap does not exist.
     #[error(
-        "the ConfigMap {name} does not exist: create it, or correct the name; the manager uses it as soon as it exists"
+        "the ConfigMap {name} does not exist; create it, or correct the name; the manager uses it as soon as it exists"
     )]
     Missing {
         /// Its name.
@@ -19,7 +19,7 @@ pub enum ConfigMapFailure {
     },
     /// It has no `binaryData` with that key, or none at all.
     #[error(
-        "{name} has no {wanted}; it has {there}: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
+        "the ConfigMap {name} has no {wanted} (it has {there}); create one with kubectl create configmap --from-file=provider.wasm, or correct the key"
     )]
     NoKey {
         /// Of the ConfigMap.
@@ -30,7 +30,7 @@ pub enum ConfigMapFailure {
         there: String,
     },
     /// No key is named, and it has several.
-    #[error("{name} has several keys ({keys}): name the component's in source.configMap.key")]
+    #[error("the ConfigMap {name} has several keys ({keys}); name the component's in source.configMap.key")]
     SeveralKeys {
         /// Of the ConfigMap.
         name: String,
@@ -39,14 +39,14 @@ pub enum ConfigMapFailure {
     },
     /// One of several parts has no digest annotation.
     #[error(
-        "{name} is one of several parts and has no annotation {DIGEST_ANNOTATION}: give each part the digest of the whole"
+        "the ConfigMap {name} is one of several parts and has no annotation {DIGEST_ANNOTATION}; annotate each part with the digest (sha256:…) of the whole, uncompressed component"
     )]
     NoDigest {
         /// Of the ConfigMap.
         name: String,
     },
     /// The annotation is not a digest.
-    #[error("{name}: its annotation {DIGEST_ANNOTATION} is {text:?}: write sha256: and 64 hex digits")]
+    #[error("the annotation {DIGEST_ANNOTATION} of the ConfigMap {name} is {text:?}; write sha256: and 64 hex digits")]
     BadDigest {
         /// Of the ConfigMap.
         name: String,
@@ -55,7 +55,7 @@ pub enum ConfigMapFailure {
     },
     /// Parts of two components.
     #[error(
-        "{first} and {other} are parts of different components: write the others too; the manager uses them when all name the same digest"
+        "the ConfigMaps {first} and {other} are parts of different components; write the others too; the manager uses them when all name the same digest"
     )]
     PartsDiffer {
         /// Of one ConfigMap.
@@ -65,7 +65,7 @@ pub enum ConfigMapFailure {
     },
     /// The digest of the component differs from the annotation.
     #[error(
-        "the component has the digest {actual}, and the annotation {DIGEST_ANNOTATION} says {expected}: write the component again, in all its parts where it has several, or correct the annotation"
+        "the component has the digest {actual}, and the annotation {DIGEST_ANNOTATION} says {expected}; write the component again, in all its parts where it has several, or correct the annotation"
     )]
     WrongDigest {
         /// By the annotations.
@@ -74,14 +74,14 @@ pub enum ConfigMapFailure {
         actual: Digest,
     },
     /// The content begins like gzip and cannot be decompressed.
-    #[error("the gzip data cannot be decompressed ({reason}): compress it again")]
+    #[error("the gzip data cannot be decompressed ({reason}); compress it again")]
     Gzip {
         /// Why.
         reason: String,
     },
     /// The decompressed component exceeds the limit.
     #[error(
-        "the component has more than {max} bytes, the limit componentBytes: build it smaller (release profile, opt-level \"s\", stripped), or raise the limit"
+        "the component has more than {max} bytes, the limit componentBytes; build it smaller (release profile, opt-level \"s\", stripped), or raise the limit"
     )]
     TooLarge {
         /// Bytes allowed.
@@ -89,7 +89,7 @@ pub enum ConfigMapFailure {
     },
     /// The Kubernetes API does not return a ConfigMap.
     #[error(
-        "the Kubernetes API does not return it ({reason}): the manager retries; if access is denied, allow the ServiceAccount get, list and watch for \
+        "the Kubernetes API does not return it ({reason}); the manager retries; if access is denied, allow the ServiceAccount get, list and watch for \
          ConfigMaps of these names, by a Role and a RoleBinding"
     )]
     Api {

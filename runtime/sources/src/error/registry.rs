@@ -136,8 +136,7 @@ pub enum RegistryFailure {
     },
     /// The artifact has signatures that do not fulfil the policy.
     #[error(
-        "{artifact} is signed by {signers} of the trusted keys and identities, and {required} are required; signatures found: {seen}; the last \
-         invalid one {why}"
+        "{artifact} has {signers} of {required} required signatures (signatures found: {seen}; the last invalid one {why})"
     )]
     WronglySigned {
         /// The digest of the manifest that the reference resolves to.
@@ -220,7 +219,7 @@ impl RegistryFailure {
                 return Some(format!("{sign}, as source.oci.signatures requires; the manager then uses it").into());
             }
             Self::WronglySigned { .. } => {
-                "sign it with the trusted keys or identities, or correct source.oci.signatures"
+                "sign the artifact with a trusted key or identity, or correct source.oci.signatures"
             }
         };
         Some(text.into())
@@ -231,7 +230,7 @@ impl RegistryFailure {
     pub fn message(&self) -> String {
         let wrong = with_causes(self);
         match self.remedy() {
-            Some(remedy) => format!("{wrong}: {remedy}"),
+            Some(remedy) => format!("{wrong}; {remedy}"),
             None => wrong,
         }
     }

@@ -139,7 +139,7 @@ async fn a_file_that_is_missing_at_the_start_is_offered_when_it_appears_even_if_
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("later/still-later/p.wasm");
     let mut offers = watch(&path);
-    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/later/still-later/p.wasm is missing: create it, or correct the path; the manager uses it as soon as it exists"]).await;
+    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/later/still-later/p.wasm is missing; create it, or correct the path; the manager uses it as soon as it exists"]).await;
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     replace(&path, "here");
     assert_eq!(offered(&mut offers).await, b"here");
@@ -151,28 +151,28 @@ async fn the_error_of_an_unreadable_empty_or_large_file_names_the_path_the_reaso
     let path = dir.path().join("p.wasm");
     fs::write(dir.path().join("provider.wasm"), "the neighbour").unwrap();
     let mut offers = watch(&path);
-    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/p.wasm is missing (the folder has: provider.wasm): create it, or correct the path; the manager uses it as soon as it exists"]).await;
+    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/p.wasm is missing (the folder has: provider.wasm); create it, or correct the path; the manager uses it as soon as it exists"]).await;
     fs::create_dir(&path).unwrap();
     refused(
         &mut offers,
         &dir,
-        expect!["SourceNotAFile: DIR/p.wasm is not a regular file but a directory: name the component's file"],
+        expect!["SourceNotAFile: DIR/p.wasm is not a regular file but a directory; name the component's file"],
     )
     .await;
     fs::remove_dir(&path).unwrap();
     replace(&path, "");
-    refused(&mut offers, &dir, expect!["SourceEmpty: file DIR/p.wasm is empty: copy the component again: write it under another name, then rename it"]).await;
+    refused(&mut offers, &dir, expect!["SourceEmpty: file DIR/p.wasm is empty; write the component to another file in the same directory, then rename that file to DIR/p.wasm"]).await;
     let large = dir.path().join("large");
     fs::File::create(&large).unwrap().set_len(100 << 20).unwrap();
     fs::rename(&large, &path).unwrap();
-    refused(&mut offers, &dir, expect![[r#"SourceTooLarge: file DIR/p.wasm has 104857600 bytes, and the limit componentBytes is 1048576: build the component smaller (release profile, opt-level "s", stripped), or raise the limit"#]]).await;
+    refused(&mut offers, &dir, expect![[r#"SourceTooLarge: file DIR/p.wasm has 104857600 bytes, and the limit componentBytes is 1048576; build the component smaller (release profile, opt-level "s", stripped), or raise the limit"#]]).await;
     fs::remove_file(&path).unwrap();
     symlink("p.wasm", &path).unwrap();
     refused(
         &mut offers,
         &dir,
         expect![
-            "SourceUnreadable: file DIR/p.wasm cannot be read: check its permissions and those of the folders above it"
+            "SourceUnreadable: file DIR/p.wasm cannot be read; check its permissions and those of the folders above it"
         ],
     )
     .await;

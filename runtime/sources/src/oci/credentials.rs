@@ -89,7 +89,7 @@ impl Credentials {
                 let config = Config::parse(text.as_bytes(), origin)?;
                 if config.names_helpers {
                     return Err(format!(
-                        "{origin} names a credential helper, which is allowed only in a file: write auths into it"
+                        "{origin}: a credential helper is a program, and is allowed only in a provider file; write the log-in under auths"
                     ));
                 }
                 config.log_in(origin, server)
@@ -132,7 +132,7 @@ impl Helpers {
 
 impl Config {
     fn parse(bytes: &[u8], origin: &str) -> Result<Self, String> {
-        let no_config = || format!("{origin} is not a Docker configuration: write {{\"auths\": …}} into it");
+        let no_config = || format!("{origin} is not a Docker configuration; write {{\"auths\": …}} into it");
         let Ok(Value::Object(config)) = serde_json::from_slice(bytes) else { return Err(no_config()) };
         let names_helpers = config.contains_key("credsStore") || config.contains_key("credHelpers");
         let auths = json!({ "auths": config.get("auths").cloned().unwrap_or_else(|| json!({})) }).to_string();

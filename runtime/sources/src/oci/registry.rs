@@ -68,7 +68,7 @@ pub enum RegistryOptionsError {
     Host(String),
     /// The CA bundle is not PEM, or has no certificates.
     #[error(
-        "the CA bundle is not a list of PEM certificates: write them one after the other, each with its BEGIN and END line"
+        "the CA bundle is not a list of PEM certificates; write them one after the other, each with its BEGIN and END line"
     )]
     CaBundle,
     /// A certificate of the CA bundle.

@@ -186,7 +186,7 @@ async fn an_artifact_without_exactly_one_component_is_refused_with_a_list_of_its
     server.manifest("two", manifest(&[("application/wasm", one, 3), ("application/wasm", two, 3)]));
     refused(&server, ":two", expect!["ArtifactLayout: the artifact holds two layers of type application/wasm; push the component as an artifact of its own"]).await;
     server.manifest("broken", "{\"schemaVersion\": 2,");
-    refused(&server, ":broken", expect!["ArtifactMalformed: the manifest cannot be read (EOF while parsing a value at line 1 column 20): push the artifact again, or report it to the registry's operator"]).await;
+    refused(&server, ":broken", expect!["ArtifactMalformed: the manifest cannot be read (EOF while parsing a value at line 1 column 20); push the artifact again, or report it to the registry's operator"]).await;
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn a_host_that_is_not_listed_is_never_reached_by_plain_http() {
     }
     let none = || RegistryOptions { plain_http: BTreeSet::new(), ..options(&server) };
     let failure = pull_with(none(), &reference(&server, ":v1")).await.unwrap_err();
-    expect!["RegistryNotTls: 127.0.0.1:PORT does not speak TLS: list it in source.oci.plainHTTP to use plain HTTP"]
+    expect!["RegistryNotTls: 127.0.0.1:PORT does not speak TLS; list it in source.oci.plainHTTP to use plain HTTP"]
         .assert_eq(&told(&server, &failure));
     let mirrored = RegistryOptions { mirrors: vec![mirror.host.clone()], ..options(&server) };
     pull_with(mirrored, &reference(&server, ":v1")).await.unwrap();
@@ -297,8 +297,8 @@ async fn a_registry_receives_credentials_by_password_and_by_token() {
         server.component("v1", "one");
         server.say(move |asked| guarded(asked, scheme, expected));
         refused(&server, ":v1", match scheme {
-            "Basic" => expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
-            _ => expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
+            "Basic" => expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials); give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
+            _ => expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials); give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
         }).await;
         for credentials in docker_config(&server, &folder) {
             let options = RegistryOptions { credentials: Some(credentials), ..options(&server) };
@@ -346,8 +346,8 @@ async fn the_error_of_unreadable_credentials_names_their_place() {
         told(&server, &failure).replace(&*path.to_string_lossy(), "CONFIG")
     };
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: No such file or directory (os error 2)"].assert_eq(&failed(None).await);
-    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is not a Docker configuration: write {\"auths\": …} into it"].assert_eq(&failed(Some("not json")).await);
-    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: docker-credential-of-nobody, which CONFIG names, cannot be run (No such file or directory (os error 2)): install it in a directory of the PATH"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is not a Docker configuration; write {\"auths\": …} into it"].assert_eq(&failed(Some("not json")).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: docker-credential-of-nobody, which CONFIG names, cannot be run (No such file or directory (os error 2)); install it in a directory of the PATH"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
     std::fs::remove_file(&path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: it is a pipe or a device and not a regular file"].assert_eq(&failed(None).await);
@@ -361,9 +361,9 @@ async fn a_configuration_from_a_secret_may_not_name_a_helper() {
     for (text, part) in [
         (
             r#"{"credsStore":"of-nobody"}"#,
-            "Secret cloud/registry names a credential helper, which is allowed only in a file",
+            "Secret cloud/registry: a credential helper is a program, and is allowed only in a provider file",
         ),
-        (r#"{"credHelpers":{"127.0.0.1":"of-nobody"}}"#, "Secret cloud/registry names a credential helper"),
+        (r#"{"credHelpers":{"127.0.0.1":"of-nobody"}}"#, "Secret cloud/registry: a credential helper"),
         (r#"[null,"of-nobody",null]"#, "Secret cloud/registry is not a Docker configuration"),
         (r#"{"x":1e999,"credsStore":"of-nobody"}"#, "Secret cloud/registry is not a Docker configuration"),
         ("not json", "Secret cloud/registry is not a Docker configuration"),

@@ -13,7 +13,7 @@ use clap::Parser;
 use serde::{Deserialize, Serialize};
 use skysail_host::allocator;
 use skysail_test_bench::{
-    swaps::{Figures, REFERENCE, Restart, Source, Task, insert, markdown, reference_main, restart, swaps},
+    swaps::{Figures, REFERENCE, Restart, RunOptions, Source, insert, markdown, reference_main, restart, swaps},
     target_folder,
 };
 use skysail_test_support::apiserver::ApiServer;
@@ -106,7 +106,7 @@ async fn measure(options: &Options, out: &Path) -> Result<Record> {
         let sources = if options.source.is_empty() { Source::ALL.to_vec() } else { options.source.clone() };
         for source in &sources {
             record.swaps.push(if let [one] = sources.as_slice() {
-                swaps(*one, &options.task()?, say).await?
+                swaps(*one, &options.run_options()?, say).await?
             } else {
                 by_itself(options, *source, out)?
             });
@@ -148,8 +148,8 @@ fn by_itself(options: &Options, source: Source, out: &Path) -> Result<Figures> {
 }
 
 impl Options {
-    fn task(&self) -> Result<Task> {
-        Ok(Task {
+    fn run_options(&self) -> Result<RunOptions> {
+        Ok(RunOptions {
             components: self.component.clone(),
             swaps: self.swaps,
             calls_per_second: self.calls_per_second,

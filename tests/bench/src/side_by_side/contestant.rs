@@ -104,7 +104,7 @@ impl Programs {
             .arg(&go)
             .stdin(Stdio::null())
             .status()
-            .context("there is no Go: install Go 1.26 (.ci/setup test does)")?;
+            .context("there is no Go; install Go 1.26 (.ci/setup test does)")?;
         ensure!(
             status.success(),
             "go build of tests/bench/peer failed with {status}; it needs Go 1.26 and a Go module proxy"
@@ -150,7 +150,7 @@ fn skysail_arguments(contestant: Contestant, surroundings: &Surroundings<'_>) ->
     for (name, component) in [("provider.wasm", "simcloud"), ("second.wasm", "incus")] {
         let component = component_file(component)?;
         fs::copy(&component, file(name))
-            .with_context(|| format!("no {}: make guests builds it", component.display()))?;
+            .with_context(|| format!("no {}; make guests builds it", component.display()))?;
     }
     let limits = if contestant.is_tuned() { TUNED_LIMITS } else { "" };
     let providers = format!("{}{limits}{SECOND_PROVIDER}", simcloud::provider_file(surroundings.cloud_url));

@@ -33,7 +33,7 @@ const SAMPLES: u32 = 100;
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct RunOptions {
     /// Names of bundled components, which alternate; at least one.
     pub components: Vec<String>,
     /// Number of swaps.
@@ -53,28 +53,28 @@ pub struct Task {
 ///
 /// # Errors
 /// Something does not start, or a release does not serve.
-pub async fn swaps(source: Source, task: &Task, say: impl Fn(&str)) -> Result<Figures> {
-    let releases = Releases::of(&task.components)?;
+pub async fn swaps(source: Source, options: &RunOptions, say: impl Fn(&str)) -> Result<Figures> {
+    let releases = Releases::of(&options.components)?;
     let folder = TempDir::new().context("a folder for the run")?;
     // A symbolic link, which can be removed later.
     let jail = folder.path().join("compiler");
     symlink(crate::skysail()?, &jail).context("naming the compiler")?;
-    let keeping = (task.keep || source == Source::Disk).then(|| folder.path().join("compiled"));
-    let world = World::new(Setting { latency: task.latency, jail: jail.clone(), keeping }).await?;
+    let keeping = (options.keep || source == Source::Disk).then(|| folder.path().join("compiled"));
+    let world = World::new(Setting { latency: options.latency, jail: jail.clone(), keeping }).await?;
     let place = Place::of(source).await?;
-    let mut run = Run { source, task, releases, world, place, times: Times::default() };
+    let mut run = Run { source, options, releases, world, place, times: Times::default() };
     run.prepare(&jail).await?;
     // The first release exists before its source starts, so that no source reports a missing
     // release.
     let look = run.world.look();
     let _feeder = run.place.watch()?.map(|offers| run.world.feed(offers));
     run.world.until_serving(look, &run.release(0)).await?;
-    let calls = Calls::start(run.world.slot.clone(), task.calls_per_second);
+    let calls = Calls::start(run.world.slot.clone(), options.calls_per_second);
     run.sample(0).await?;
-    for number in 1..=task.swaps {
+    for number in 1..=options.swaps {
         run.swap(number).await.with_context(|| format!("swap {number} of {source}"))?;
-        if number.is_multiple_of((task.swaps / 10).max(1)) {
-            say(&format!("{source}: {number} of {}", task.swaps));
+        if number.is_multiple_of((options.swaps / 10).max(1)) {
+            say(&format!("{source}: {number} of {}", options.swaps));
         }
     }
     let ended = calls.end().await?;
@@ -84,7 +84,7 @@ pub async fn swaps(source: Source, task: &Task, say: impl Fn(&str)) -> Result<Fi
 /// The state of a run.
 struct Run<'a> {
     source: Source,
-    task: &'a Task,
+    options: &'a RunOptions,
     releases: Releases,
     world: World,
     place: Place,
@@ -145,11 +145,11 @@ impl Run<'_> {
         self.times.judged.push(verified.saturating_duration_since(offered));
         self.times.compiled.push(compiled.saturating_duration_since(verified));
         self.times.rest.push(serving.saturating_duration_since(compiled));
-        if number.is_multiple_of((self.task.swaps / SAMPLES).max(1)) || number == CACHES_FULL {
+        if number.is_multiple_of((self.options.swaps / SAMPLES).max(1)) || number == CACHES_FULL {
             self.sample(number).await?;
         }
-        if number.is_multiple_of(COMPARE_EVERY.min(self.task.swaps.div_ceil(5))) {
-            let (time, code_bytes) = compile_once(&self.task.reference, &release.bytes).await?;
+        if number.is_multiple_of(COMPARE_EVERY.min(self.options.swaps.div_ceil(5))) {
+            let (time, code_bytes) = compile_once(&self.options.reference, &release.bytes).await?;
             self.times.compile.push(time);
             self.times.code_bytes = code_bytes;
         }
@@ -164,13 +164,13 @@ impl Run<'_> {
     }
 
     fn figures(self, calls: Ended) -> Figures {
-        let Self { source, task, releases, times, .. } = self;
+        let Self { source, options, releases, times, .. } = self;
         Figures {
             source,
-            component: task.components.join(" and "),
+            component: options.components.join(" and "),
             component_bytes: releases.number(0).bytes.len(),
             code_bytes: times.code_bytes,
-            swaps: task.swaps,
+            swaps: options.swaps,
             serving_ms: Spread::of(&times.serving),
             written_ms: Spread::of(&times.written),
             shares: Shares {

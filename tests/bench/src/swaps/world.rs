@@ -93,7 +93,7 @@ impl Look {
     }
 }
 
-/// Most bytes of machine code on disk: more than all alternating components need.
+/// The maximum number of bytes of machine code on disk: more than all alternating components need.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 
 impl World {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use skysail_test_bench::swaps::{Figures, Source, Task, markdown, restart, swaps};
+use skysail_test_bench::swaps::{Figures, RunOptions, Source, markdown, restart, swaps};
 
 const SWAPS: u32 = 2;
 
 /// Few calls, because the test build is not optimised and other tests use the machine.
 async fn figures(source: Source) -> anyhow::Result<Figures> {
-    let task = Task {
+    let options = RunOptions {
         components: vec!["simcloud".to_owned()],
         swaps: SWAPS,
         calls_per_second: 5,
@@ -16,7 +16,7 @@ async fn figures(source: Source) -> anyhow::Result<Figures> {
         keep: false,
         reference: env!("CARGO_BIN_EXE_swaps").into(),
     };
-    swaps(source, &task, |_| {}).await
+    swaps(source, &options, |_| {}).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,5 @@
 //! When the breaker stops the deletion of nodes, and when it allows it again.
+//! Lessons: deploy/docs/lessons.md.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

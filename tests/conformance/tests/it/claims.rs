@@ -210,9 +210,9 @@ async fn a_node_without_provider_id_stays_with_its_provider_when_another_one_sel
             pass(120 * S).await;
             assert_eq!(backends(&world), ["n"], "bare: {bare}, restarted: {restarted}");
             assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
-            let finding = world.clouds[1].finding(Finding::NodesContested).unwrap();
+            let finding = world.clouds[1].finding(Finding::NodeOwnershipConflict).unwrap();
             assert!(finding.contains("keep them: 1 with the provider one, such as n. "), "{finding}");
-            assert_eq!(world.clouds[0].finding(Finding::NodesContested), None);
+            assert_eq!(world.clouds[0].finding(Finding::NodeOwnershipConflict), None);
             if !restarted {
                 world.forget();
                 world = world.restart(|_| ()).await;
@@ -220,7 +220,7 @@ async fn a_node_without_provider_id_stays_with_its_provider_when_another_one_sel
         }
         world.delete_node("n").await;
         pass(5 * S).await;
-        assert_eq!(world.clouds[1].finding(Finding::NodesContested), None);
+        assert_eq!(world.clouds[1].finding(Finding::NodeOwnershipConflict), None);
     }
 }
 
@@ -260,7 +260,9 @@ async fn a_node_that_the_younger_provider_holds_stays_in_its_load_balancers_afte
     pass(120 * S).await;
     assert_eq!(of_two(&world), ["n"]);
     assert_eq!(world.fake().calls(), Vec::<String>::new());
-    assert!(world.clouds[0].finding(Finding::NodesContested).unwrap().contains("1 with the provider two, such as n"));
+    assert!(
+        world.clouds[0].finding(Finding::NodeOwnershipConflict).unwrap().contains("1 with the provider two, such as n")
+    );
 }
 
 /// Two providers select a node that neither ever held: neither acts on it. It backs the load
@@ -281,7 +283,7 @@ async fn a_node_that_no_provider_holds_is_contested_and_backs_the_load_balancers
         for (index, other) in [(0, "two"), (1, "one")] {
             let calls = world.clouds[index].fake.calls();
             assert!(calls.iter().all(|call| !call.starts_with("describe")), "{calls:?}");
-            let finding = world.clouds[index].finding(Finding::NodesContested).unwrap();
+            let finding = world.clouds[index].finding(Finding::NodeOwnershipConflict).unwrap();
             assert!(finding.contains(&format!("acts on them: 1 with the provider {other}, such as n. ")), "{finding}");
         }
         if !restarted {

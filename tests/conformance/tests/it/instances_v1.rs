@@ -1,5 +1,6 @@
 //! Upstream's cases of `Instances` v1: the SDK's adapter between the test double and the real
 //! controllers.
+//! Lessons: deploy/docs/lessons.md.
 
 mod double;
 
@@ -20,12 +21,12 @@ use skysail_test_conformance::world::{Cloud, S, World, pass};
 
 const NODE: &str = "node0";
 
-/// Cloud addresses B of the catalogue.
+/// Upstream's cloud addresses without a host name.
 fn without_hostname() -> Vec<NodeAddress> {
     vec![NodeAddress::new(InternalIp, "10.0.0.1"), NodeAddress::new(ExternalIp, "132.143.154.163")]
 }
 
-/// Cloud addresses A of the catalogue.
+/// Upstream's cloud addresses with a host name.
 fn with_hostname() -> Vec<NodeAddress> {
     [vec![NodeAddress::new(Hostname, "node0.cloud.internal")], without_hostname()].concat()
 }

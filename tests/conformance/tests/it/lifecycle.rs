@@ -1,4 +1,5 @@
 //! The node lifecycle controller, beside `upstream_lifecycle.rs`.
+//! IDs: tests/conformance/README.md.
 
 use expect_test::expect;
 use skysail_provider::{Code, Error};

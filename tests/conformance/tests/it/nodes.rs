@@ -1,4 +1,5 @@
 //! The node controller.
+//! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ async fn a_node_that_cannot_be_initialised_gets_an_event_and_delays_no_other_nod
         .await;
 }
 
-/// 4.9 item 13, N3, lesson 32: one call for all nodes, and a patch only for differences.
+/// N3, lesson 32: one call for all nodes, and a patch only for differences.
 #[tokio::test(start_paused = true)]
 async fn addresses_are_fetched_in_one_call_each_period_and_written_if_they_differ() {
     let mut world = World::new();

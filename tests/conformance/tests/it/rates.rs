@@ -75,15 +75,16 @@ async fn a_service_that_another_controller_empties_is_repaired_at_a_falling_rate
     assert!((5..=REPAIRS_MAX).contains(&repairs), "{repairs}");
     assert_eq!(calls(&world), Vec::<String>::new());
     let transcript = world.transcript().await;
-    assert_eq!(transcript.matches("Warning ServiceContested x1").count(), 1, "{transcript}");
+    assert_eq!(transcript.matches("Warning ServiceWriteConflict x1").count(), 1, "{transcript}");
     // The other controller has stopped, and the last repair follows.
     pass(Duration::from_mins(6)).await;
     assert!(world.state("web").await.contains("203.0.113.1") && world.state("web").await.contains(FINALIZER));
 }
 
-/// The backends of a Service with a contested status are updated without waiting for the status.
+/// The backends of a Service whose status another controller undoes are updated without waiting for
+/// the status.
 #[tokio::test(start_paused = true)]
-async fn the_backends_of_a_contested_service_are_still_updated() {
+async fn the_backends_of_a_service_with_write_conflicts_are_still_updated() {
     let world = with_web(&["a"]).await;
     let (task, _) = empty_always(&world, "status");
     pass(FIGHT).await;
@@ -160,5 +161,5 @@ async fn a_taint_that_is_restored_each_time_is_removed_at_a_falling_rate() {
     drop(task);
     let described = world.fake().take_calls().iter().filter(|call| call.starts_with("describe")).count();
     assert!((5..=REPAIRS_MAX).contains(&described), "{described}");
-    assert_eq!(world.transcript().await.matches("Warning NodeContested x1").count(), 1);
+    assert_eq!(world.transcript().await.matches("Warning NodeWriteConflict x1").count(), 1);
 }

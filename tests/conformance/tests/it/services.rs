@@ -1,4 +1,5 @@
 //! The service controller.
+//! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
 use std::time::Duration;
 
@@ -124,8 +125,8 @@ async fn a_change_of_the_type_deletes_the_load_balancer() {
     assert!(world.fake().cloud().is_empty());
 }
 
-/// S1.7, 4.9 items 3 and 5: the object stays until its load balancer is deleted, and a retry-after
-/// also applies to the deletion.
+/// S1.7: the object stays until its load balancer is deleted, and a retry-after also applies to the
+/// deletion.
 #[tokio::test(start_paused = true)]
 async fn a_service_is_deleted_only_after_its_load_balancer() {
     let mut world = with_web().await;

@@ -1,5 +1,6 @@
 //! Upstream's cases of the node lifecycle controller for providers with the newer interface
 //! (`InstancesV2`), and cases that upstream does not test.
+//! Lessons: deploy/docs/lessons.md.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
 //! The route controller, by the cases of upstream's tests and documentation.
+//! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 //!
 //! Those of nodes (S2 to S5, S11) are in `upstream_services_nodes`; those of pure predicates (S10,
 //! S12, S13, S15 to S18, H10, H13) are next to the functions, in `runtime/controllers`.
+//! IDs: tests/conformance/README.md.
 
 use std::{
     future::pending,

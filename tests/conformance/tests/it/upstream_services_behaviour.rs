@@ -1,5 +1,5 @@
-//! Behaviour of upstream's service controller without an upstream test: items 1 to 11 of section
-//! 4.9 of the reference, as B1 to B11.
+//! Behaviour of upstream's service controller without an upstream test: B1 to B11.
+//! IDs: tests/conformance/README.md.
 
 use std::{
     sync::{

@@ -1,5 +1,6 @@
-//! Past faults of upstream's service controller and of vendors' providers (section 5 of the
-//! reference) that must not happen here.
+//! Past faults of upstream's service controller and of vendors' providers that must not happen
+//! here.
+//! Lessons: deploy/docs/lessons.md.
 
 use std::{
     sync::{

@@ -1,5 +1,6 @@
 //! Upstream's tests of the node sync (S2 to S5, S11): which change of a node causes a call for
 //! which Service.
+//! IDs: tests/conformance/README.md.
 
 use std::{sync::Arc, time::Duration};
 

@@ -253,7 +253,10 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     let status = world.until_serving(&first).await?;
     let table = world.server.kubectl(&["get", "providers"])?;
     let row: Vec<_> = table.lines().nth(1).unwrap_or_default().split_whitespace().collect();
-    ensure!(row.starts_with(&["sim", "True", "False", "AsWanted", at(&status, "/active/version"), &first]), "{table}");
+    ensure!(
+        row.starts_with(&["sim", "True", "False", "AsExpected", at(&status, "/active/version"), &first]),
+        "{table}"
+    );
 
     register_node(&world.client, "a").await?;
     eventually("the node is initialised", 60, || initialized(&world.client, "a")).await?;

@@ -114,7 +114,7 @@ async fn a_credential_helper_on_the_path_is_used_and_the_error_names_one_that_fa
     ensure!(fs::read(&file)? == fs::read(component("dummy")?)?, "another component than the one that was pushed");
     let refused = pull("fails").err().context("an unknown account could pull")?.to_string();
     ensure!(
-        refused.contains("docker-credential-fails, which") && refused.contains("failed: run it by hand"),
+        refused.contains("docker-credential-fails, which") && refused.contains("failed; run it by hand"),
         "{refused}"
     );
     ensure!(!refused.contains("clear skies"), "{refused}");

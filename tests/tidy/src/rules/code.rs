@@ -111,6 +111,26 @@ fn display_causes(source: &Source) -> Vec<(usize, String)> {
     found
 }
 
+/// Beginnings of a remedy.
+const REMEDIES: &[&str] = &["give", "write", "set", "run", "name the", "build", "push", "offer"];
+
+pub(crate) const REMEDY_AFTER_SEMICOLON: Rule = Rule {
+    name: "remedy-after-semicolon",
+    why: "a message is \"thing: reason; remedy\"; with colons only, a reader cannot tell the reason from the remedy",
+    remedy: "a semicolon before the remedy",
+    check: |tree| {
+        let mut hits = Vec::new();
+        for (file, source) in product(tree, "runtime/") {
+            for (line, text) in source.literals.iter().filter(|(line, _)| !source.is_test(*line)) {
+                if let Some(remedy) = REMEDIES.iter().find(|remedy| text.contains(&format!(": {remedy} "))) {
+                    hits.push(Hit::new(&file.path, *line, format!("\": {remedy}\" in {text:?}")));
+                }
+            }
+        }
+        hits
+    },
+};
+
 pub(crate) const BOUNDED: Rule = Rule {
     name: "bounded",
     why: "a queue without a bound grows without limit when its consumer is slow",

@@ -1,4 +1,5 @@
-//! H1, H2 and N3 of the catalogue: the desired addresses of a node.
+//! H1, H2 and N3: the desired addresses of a node.
+//! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
 use expect_test::{Expect, expect};
 use rstest::rstest;

@@ -1,5 +1,5 @@
-//! The pure cases of N5 and N1 of the catalogue: the patch of a node from the description of its
-//! machine.
+//! The pure cases of N5 and N1: the patch of a node from the description of its machine.
+//! IDs: tests/conformance/README.md.
 
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use skysail_provider::Instance;

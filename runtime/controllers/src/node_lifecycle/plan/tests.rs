@@ -1,4 +1,5 @@
-//! L1 to L3 of the catalogue: the actions for a node that is not ready.
+//! L1 to L3: the actions for a node that is not ready.
+//! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ fn keys(action: Action) -> Vec<String> {
     }
 }
 
-/// L1.1, L1.4, and 4.9 item 14.
+/// L1.1, L1.4.
 #[test]
 fn not_found_for_the_machine_means_that_it_is_gone() {
     assert_eq!(act(&[], 0, Some(Err(Error::new(Code::NotFound, "")))), Action::Gone);
@@ -56,7 +57,7 @@ fn an_existing_machine_or_a_ready_node_changes_nothing() {
     assert_eq!(act(&[OTHER], 0, None), Action::Keep);
 }
 
-/// 4.9 item 15, lesson 38: clouds list a new machine late.
+/// Lesson 38: clouds list a new machine late.
 #[test]
 fn a_node_that_was_never_initialised_has_a_grace_period() {
     let gone = || Some(Err(Error::new(Code::NotFound, "")));
@@ -64,7 +65,7 @@ fn a_node_that_was_never_initialised_has_a_grace_period() {
     assert_eq!(act(&[UNINITIALIZED], 300, gone()), Action::Gone);
 }
 
-/// L3.1, 4.9 item 16.
+/// L3.1.
 #[test]
 fn the_shutdown_taint_is_added_and_removed_and_other_taints_stay() {
     let off = || Some(Ok(Instance { shutdown: true, ..Instance::default() }));

@@ -1,4 +1,5 @@
 //! The plan of a pass.
+//! Lessons: deploy/docs/lessons.md.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -84,7 +85,7 @@ fn right() -> Vec<Route> {
 }
 
 #[track_caller]
-fn check_beside_right(further: &[Route], expected: Expect) {
+fn check_with_correct_routes(further: &[Route], expected: Expect) {
     check(&[right(), further.to_vec()].concat(), expected);
 }
 
@@ -130,7 +131,7 @@ fn another_spelling_of_a_network_is_the_same_network() {
 fn routes_to_a_node_of_another_provider_stay_unchanged() {
     let blackhole = Route { blackhole: true, ..route("r9", "elsewhere", "10.244.9.0/24") };
     let taken = route("r8", "elsewhere", "10.244.1.0/24");
-    check_beside_right(
+    check_with_correct_routes(
         &[taken, blackhole],
         expect![[r#"
         a: Some(true)
@@ -143,7 +144,7 @@ fn routes_to_a_node_of_another_provider_stay_unchanged() {
 fn routes_outside_of_the_cluster_or_without_a_valid_network_stay_unchanged() {
     let blackhole = Route { blackhole: true, ..route("r9", "-", "10.9.9.0/24") };
     let nonsense = ["", "10.244.9.0", "pods\u{7}", "10.244.9.0/99"].map(|cidr| route("x", "gone", cidr));
-    check_beside_right(
+    check_with_correct_routes(
         &[vec![blackhole, route("r8", "gone", "0.0.0.0/0")], nonsense.to_vec()].concat(),
         expect![[r#"
         a: Some(true)
@@ -157,7 +158,7 @@ fn routes_outside_of_the_cluster_or_without_a_valid_network_stay_unchanged() {
 fn of_the_routes_without_a_known_target_only_blackholes_are_deleted() {
     let blackhole = Route { blackhole: true, ..route("r9", "-", "10.244.9.0/24") };
     let lost = Route { blackhole: true, ..route("r6", "10.0.0.77", "10.244.2.0/24") };
-    check_beside_right(
+    check_with_correct_routes(
         &[blackhole, route("r8", "-", "10.244.8.0/24"), lost],
         expect![[r#"
         delete "r9", no known target, "10.244.9.0/24"
@@ -298,7 +299,7 @@ fn a_blackhole_of_a_node_is_deleted_and_its_route_made_in_the_same_pass() {
 /// Upstream never deletes it.
 #[test]
 fn a_second_route_for_the_same_range_of_a_node_is_deleted() {
-    check_beside_right(
+    check_with_correct_routes(
         &[route("r1b", "a", "10.244.1.0/24")],
         expect![[r#"
         delete "r1b", the node "a", "10.244.1.0/24"
@@ -311,7 +312,7 @@ fn a_second_route_for_the_same_range_of_a_node_is_deleted() {
 /// Overlapping pages list a route twice, or all names are equal: deleting one would delete both.
 #[test]
 fn a_second_route_of_the_same_name_is_the_same_route() {
-    check_beside_right(
+    check_with_correct_routes(
         &[route("r1", "a", "10.244.1.0/24")],
         expect![[r#"
         a: Some(true)

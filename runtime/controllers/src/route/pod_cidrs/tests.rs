@@ -1,4 +1,5 @@
 //! Which pod CIDRs are routed, and which routes we may delete.
+//! Lessons: deploy/docs/lessons.md.
 
 use expect_test::{Expect, expect};
 use ipnet::IpNet;

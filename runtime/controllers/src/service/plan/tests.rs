@@ -1,4 +1,5 @@
 //! The plan for a given state of one Service.
+//! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
 use std::sync::Arc;
 
@@ -184,7 +185,7 @@ fn a_serving_load_balancer_is_updated_while_the_wanted_one_is_refused_or_fails()
     check("lb finalizer ensured bad-port other-nodes", expect!["update"]);
 }
 
-/// 4.9 item 2: another controller manages the load balancer and its backends.
+/// Another controller manages the load balancer and its backends.
 #[test]
 fn a_load_balancer_of_another_controller_stays_unchanged() {
     check("lb finalizer elsewhere", expect!["nothing"]);
@@ -202,7 +203,7 @@ fn cleanup_depends_on_the_finalizer_the_type_and_the_deletion(#[case] words: &st
     assert_eq!(planned(words), line);
 }
 
-/// S1.6, S1.7; lesson 5: an object that is being deleted gets no finalizer.
+/// S1.6, S1.7, lesson 5: an object that is being deleted gets no finalizer.
 #[test]
 fn a_load_balancer_that_is_not_wanted_any_more_is_cleaned_up() {
     check("clusterip finalizer", expect!["cleanup of [1, 2]"]);
@@ -217,8 +218,7 @@ fn a_load_balancer_that_is_not_wanted_any_more_is_cleaned_up() {
     check("lb finalizer deleting other-nodes ensured", expect!["cleanup of [1]"]);
 }
 
-/// 4.9 item 9: a Service with another class keeps its finalizer, unless this process ensured its
-/// load balancer.
+/// A Service with another class keeps its finalizer, unless this process ensured its load balancer.
 #[test]
 fn the_finalizer_of_a_service_with_another_class_stays() {
     check("lb class finalizer deleting no-owner", expect!["nothing"]);
@@ -227,8 +227,8 @@ fn the_finalizer_of_a_service_with_another_class_stays() {
     check("lb class other-class finalizer ensured no-owner", expect!["cleanup of [1]"]);
 }
 
-/// The claims changed and the Service did not: an error in the provider file must not delete a
-/// serving load balancer.
+/// No provider claims the Service any more: whether or not the Service changed too, an error in the
+/// provider file must not delete a serving load balancer.
 #[test]
 fn a_load_balancer_without_an_owner_stays_until_its_service_is_deleted() {
     check("lb class finalizer ensured no-owner", expect!["nothing"]);

@@ -1,4 +1,5 @@
-//! S12 of the catalogue: which changes of a Service require a reconcile.
+//! S12: which changes of a Service require a reconcile.
+//! IDs: tests/conformance/README.md.
 
 use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},

@@ -8,8 +8,8 @@ use crate::api::allocator::{Allocator, ports};
 use crate::api::errors::Cause;
 use crate::api::object::{self, has, list, remove, set, set_default, text};
 
-/// Fields that are derived from the others on every write.
-pub(crate) fn defaults(new: &mut Value) {
+/// Sets the fields that depend on others, on every write.
+pub(crate) fn apply_defaults(new: &mut Value) {
     set_default(new, "/spec/sessionAffinity", "None");
     if text(new, "/spec/sessionAffinity") == "ClientIP" {
         set_default(new, "/spec/sessionAffinityConfig/clientIP/timeoutSeconds", 10800);
@@ -96,7 +96,7 @@ pub(crate) fn carry_over(old: &Value, new: &mut Value) {
     if is != "LoadBalancer" {
         set(new, "/status/loadBalancer", Value::Object(Map::new()));
     }
-    defaults(new);
+    apply_defaults(new);
     for path in ["/spec/ipFamilies", "/spec/ipFamilyPolicy"] {
         if is != "ExternalName" && was != "ExternalName" && !has(new, path) {
             object::copy(old, new, path);

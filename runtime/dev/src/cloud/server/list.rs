@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::cloud::error::CloudError;
 
-/// Most values of `id` and `name` in one query; a provider sends several queries.
+/// The maximum number of values of `id` and `name` in one query; a provider sends several queries.
 const WANTED_MAX: usize = 500;
 
 /// One page.
@@ -48,7 +48,7 @@ impl Query {
                     let bytes = URL_SAFE_NO_PAD.decode(&value).ok();
                     let after = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
                     query.after =
-                        Some(after.ok_or_else(|| invalid("cursor is not the cursor of a page: start without one"))?);
+                        Some(after.ok_or_else(|| invalid("cursor is not the cursor of a page; start without one"))?);
                 }
                 "id" => query.ids.push(value),
                 "name" => query.names.push(value),

@@ -17,9 +17,10 @@ use crate::cloud::{
     },
 };
 
-/// Most backends of one virtual server: Kubernetes supports clusters of up to 5,000 nodes.
+/// The maximum number of backends of one virtual server: Kubernetes supports clusters of up to
+/// 5,000 nodes.
 const REAL_SERVERS_MAX: usize = 5_000;
-/// Most CIDRs of one virtual server.
+/// The maximum number of CIDRs of one virtual server.
 const SOURCES_MAX: usize = 256;
 /// Kubernetes' limit: one day.
 const AFFINITY_SECONDS_MAX: u32 = 86_400;

@@ -12,7 +12,7 @@ use crate::cloud::{
     model::{Instance, NewInstance, Power},
 };
 
-/// Most programs of one machine: one for each node port of a test's Services.
+/// The maximum number of programs of one machine: one for each node port of a test's Services.
 const PROGRAMS_MAX: usize = 64;
 /// Distance of a public address from its machine's private one: more than the number of machines,
 /// so that the ranges do not overlap.

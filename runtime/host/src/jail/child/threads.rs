@@ -11,8 +11,8 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::jail::STACK_BYTES;
 
-/// Most threads of one child. With more threads the sequential part dominates, and the manager
-/// needs cores, too.
+/// The maximum number of threads of one child. With more threads the sequential part dominates, and
+/// the manager needs cores, too.
 const MAX: usize = 4;
 
 /// Number of threads: one for each core that this process may use. Call it before the process is

@@ -110,13 +110,13 @@ async fn a_canary_that_traps_is_rolled_back_and_the_other_objects_never_met_it()
     check(
         &status.refused.unwrap(),
         expect![
-            "ProbationTrap after canary: file p.wasm: it was rolled back, and the active release serves its 20 % again: clusters.master: the guest trapped: it panicked or aborted: offer a corrected release; this one is tried again only where rollout.retry names its digest"
+            "ProbationTrap after canary: file p.wasm: it was rolled back, and the active release serves its 20 % again: clusters.master: the guest trapped: it panicked or aborted; offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
     check(
         &offer(&slot, &release("2", Master::Trap)).await.unwrap_err(),
         expect![
-            "ProbationTrap after canary: file p.wasm: it was rolled back, and the active release serves its 20 % again: clusters.master: the guest trapped: it panicked or aborted: offer a corrected release; this one is tried again only where rollout.retry names its digest"
+            "ProbationTrap after canary: file p.wasm: it was rolled back, and the active release serves its 20 % again: clusters.master: the guest trapped: it panicked or aborted; offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
 }

@@ -51,7 +51,7 @@ async fn a_release_that_traps_is_rolled_back_at_once_and_never_loaded_again() {
     check(
         &status.refused.unwrap(),
         expect![
-            "ProbationTrap after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: clusters.master: the guest trapped: it panicked or aborted: offer a corrected release; this one is tried again only where rollout.retry names its digest"
+            "ProbationTrap after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: clusters.master: the guest trapped: it panicked or aborted; offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
     for config in ["", "other"] {
@@ -200,7 +200,7 @@ async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_
     check(
         &slot.status().borrow().refused.clone().unwrap(),
         expect![
-            "ProbationLimit after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: clusters.master: stopped by a limit of the sandbox: fuel: 500000 of 500000: offer a corrected release; this one is tried again only where rollout.retry names its digest"
+            "ProbationLimit after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: clusters.master: stopped by a limit of the sandbox: fuel: 500000 of 500000; offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
 
@@ -212,7 +212,7 @@ async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_
     check(
         &slot.status().borrow().refused.clone().unwrap(),
         expect![
-            "ProbationErrors after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: 100 % of its calls failed, of its predecessor's 0 %: offer a corrected release; this one is tried again only where rollout.retry names its digest"
+            "ProbationErrors after active: file p.wasm: it was rolled back, and its predecessor (version 1) serves again: 100 % of its calls failed, of its predecessor's 0 %; offer a corrected release; this one is tried again only where rollout.retry names its digest"
         ],
     );
     assert_eq!(version(&slot).await, Ok("1".to_owned()));

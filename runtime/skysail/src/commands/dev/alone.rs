@@ -54,7 +54,7 @@ pub(super) async fn serve_cloud(args: &DevArgs, mut signals: Signals) -> anyhow:
     let (token, url) = (files.token().display().to_string(), &server.url);
     let screen = Screen::new();
     screen.say(&format!(
-        "A simulated cloud runs in this process; Ctrl-C stops it. It has loopback addresses only: run the manager on this machine.\n\n  \
+        "A simulated cloud runs in this process; Ctrl-C stops it. It has loopback addresses only; run the manager on this machine.\n\n  \
          cloud      {url} ({} machines, node-1 and so on; OpenAPI at /openapi.json)\n  token      {token}\n  \
          files      {}\n\nA machine for a node of your cluster:\n\n  \
          curl -H \"Authorization: Bearer $(cat {token})\" -H 'Content-Type: application/json' -d '{{\"name\": \"NODE\"}}' {url}/v1/instances\n\n\

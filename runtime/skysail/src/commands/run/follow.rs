@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::resources::{ProviderState, Resources};
 use crate::{
     provider_file::{self, Files, ProviderFile},
-    providers::{Complaint, Fleet, Owner},
+    providers::{Fleet, Owner, Problem},
 };
 
 /// How often the provider file and the files that it names are read for changes. A Secret or
@@ -131,16 +131,16 @@ impl FollowFile {
                 let reason = format!("{error:#}");
                 let message =
                     format!("the provider file is invalid, so its last valid version stays in force: {reason}");
-                self.provider_states.send_replace(provider_states(fleet, Some(&Complaint::Refused(message))));
+                self.provider_states.send_replace(provider_states(fleet, Some(&Problem::Refused(message))));
                 Look::Refused(reason)
             }
         }
     }
 }
 
-/// The states of the providers. A file is refused as a whole, so each provider gets its complaint.
-fn provider_states(fleet: &Fleet, complaint: Option<&Complaint>) -> Vec<ProviderState> {
-    fleet.served.values().map(|served| ProviderState::of_file(served, complaint.cloned())).collect()
+/// The states of the providers. A file is refused as a whole, so each provider gets its problem.
+fn provider_states(fleet: &Fleet, problem: Option<&Problem>) -> Vec<ProviderState> {
+    fleet.served.values().map(|served| ProviderState::of_file(served, problem.cloned())).collect()
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ use crate::{
     custom_resource::{Calls, ProviderStatus},
     exit::{MarkExt as _, Reason},
     provider_file::{API_VERSION, KIND, PROVIDERS_MAX, ProviderObject, ProviderSpec, claims_only},
-    providers::{Complaint, Fleet, Owner, Served, Wish},
+    providers::{Desired, Fleet, Owner, Problem, Served},
 };
 
 use report::written_in;
@@ -86,7 +86,7 @@ pub(super) struct ProviderState {
     generation: i64,
     /// What could not be applied. If the whole object was refused, its last valid settings are in
     /// force, if there are any.
-    complaint: Option<Complaint>,
+    problem: Option<Problem>,
     /// Status of the provider's slot; `None` without valid settings.
     slot: Option<watch::Receiver<SlotStatus>>,
     /// Whether the source has answered. Until then the slot's status of the source is that of the
@@ -143,12 +143,12 @@ pub(in crate::commands) fn api_resource() -> ApiResource {
 
 impl ProviderState {
     /// The state of a provider with settings, or of an object that never had valid ones.
-    fn new((name, uid, generation): Identity, complaint: Option<Complaint>, served: Option<&Served>) -> Self {
+    fn new((name, uid, generation): Identity, problem: Option<Problem>, served: Option<&Served>) -> Self {
         Self {
             name,
             uid,
             generation,
-            complaint,
+            problem,
             slot: served.map(|served| served.slot.status()),
             heard: served.map(Served::heard),
             findings: served.map(|served| served.findings.subscribe()),
@@ -200,9 +200,9 @@ impl ProviderState {
     }
 
     /// The state of a provider of the provider file, which has neither UID nor generation; with the
-    /// complaint about the current file.
-    pub(super) fn of_file(served: &Served, complaint: Option<Complaint>) -> Self {
-        Self::new((served.slot.name().to_owned(), String::new(), 0), complaint, Some(served))
+    /// problem about the current file.
+    pub(super) fn of_file(served: &Served, problem: Option<Problem>) -> Self {
+        Self::new((served.slot.name().to_owned(), String::new(), 0), problem, Some(served))
     }
 }
 
@@ -369,9 +369,9 @@ impl Resources {
         }
         let read = read.unwrap_or_else(|| read_all(&objects));
         let checked = read.into_iter().map(|read| check(read?, &seen.secrets)).collect();
-        let complaints = self.take_up(fleet, &objects, checked).await;
-        self.log(&complaints);
-        self.publish(fleet, &seen.objects, complaints);
+        let problems = self.take_up(fleet, &objects, checked).await;
+        self.log(&problems);
+        self.publish(fleet, &seen.objects, problems);
         self.seen = Some(seen);
     }
 
@@ -382,66 +382,66 @@ impl Resources {
         objects
     }
 
-    /// Applies the valid objects to the fleet and returns the complaints by name.
+    /// Applies the valid objects to the fleet and returns the problems by name.
     async fn take_up(
         &self,
         fleet: &mut Fleet,
         objects: &[Arc<DynamicObject>],
         checked: Vec<Result<ProviderSpec, String>>,
-    ) -> BTreeMap<String, Complaint> {
+    ) -> BTreeMap<String, Problem> {
         let before = self.seen.as_ref().map(|seen| &*seen.objects).unwrap_or_default();
         let is_other = |name: &str, uid: &str| before.iter().any(|(known, of, _)| known == name && of != uid);
-        let (mut wishes, mut refused, mut complaints) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let (mut desired, mut refused, mut problems) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (index, (object, checked)) in objects.iter().zip(checked).enumerate() {
             let (name, uid, _) = identity(object);
-            let settings = checked.map_err(|reason| complaints.insert(name.clone(), Complaint::Refused(reason))).ok();
+            let settings = checked.map_err(|reason| problems.insert(name.clone(), Problem::Refused(reason))).ok();
             // A recreated object has no valid settings from before.
             if settings.is_none() && is_other(&name, &uid) {
                 fleet.end(&name);
             }
             match claims_only(&name, &spec_of(object)) {
-                Some(claims) if index < PROVIDERS_MAX => wishes.push(Wish { settings, claims }),
+                Some(claims) if index < PROVIDERS_MAX => desired.push(Desired { settings, claims }),
                 _ => refused.push(name),
             }
         }
-        for (name, complaint) in fleet.apply_each(wishes, &refused).await {
+        for (name, problem) in fleet.apply_each(desired, &refused).await {
             // A refused object may also have lost a claim.
-            complaints.entry(name).or_insert(complaint);
+            problems.entry(name).or_insert(problem);
         }
         for object in objects {
             if let Some(served) = fleet.served.get_mut(&object.name_any()) {
                 served.remembered_schemes = written_in(object).provider_id_schemes;
             }
         }
-        complaints
+        problems
     }
 
     /// Publishes the state of each object.
-    fn publish(&self, fleet: &Fleet, objects: &[Identity], mut complaints: BTreeMap<String, Complaint>) {
+    fn publish(&self, fleet: &Fleet, objects: &[Identity], mut problems: BTreeMap<String, Problem>) {
         let provider_state = |identity: &Identity| {
             let (name, _, _) = identity;
             let served = fleet.served.get(name).filter(|served| served.has_settings());
-            ProviderState::new(identity.clone(), complaints.remove(name), served)
+            ProviderState::new(identity.clone(), problems.remove(name), served)
         };
         self.provider_states.send_replace(objects.iter().map(provider_state).collect());
     }
 
-    /// Logs each complaint once.
-    fn log(&self, complaints: &BTreeMap<String, Complaint>) {
+    /// Logs each problem once.
+    fn log(&self, problems: &BTreeMap<String, Problem>) {
         let known = self.provider_states.borrow();
-        for (name, complaint) in complaints {
+        for (name, problem) in problems {
             let logged = |provider_state: &ProviderState| {
-                provider_state.name == *name && provider_state.complaint.as_ref() == Some(complaint)
+                provider_state.name == *name && provider_state.problem.as_ref() == Some(problem)
             };
-            match complaint {
+            match problem {
                 _ if known.iter().any(logged) => {}
-                Complaint::Refused(reason) => {
+                Problem::Refused(reason) => {
                     tracing::error!(
                         provider.name = name,
                         "the Provider is refused, so its last valid settings stay in force: {reason}"
                     );
                 }
-                Complaint::GaveUp(reason) => {
+                Problem::ClaimsDropped(reason) => {
                     tracing::error!(
                         provider.name = name,
                         "the Provider is applied without one of its claims: {reason}"
@@ -495,8 +495,8 @@ impl Resources {
 }
 
 fn left_out(provider_states: &[ProviderState], only: Option<&str>) -> Option<String> {
-    let reason = |provider_state: &ProviderState| match (&provider_state.slot, &provider_state.complaint) {
-        (None, Some(Complaint::Refused(reason))) => Some(format!("{} is not served: {reason}", provider_state.name)),
+    let reason = |provider_state: &ProviderState| match (&provider_state.slot, &provider_state.problem) {
+        (None, Some(Problem::Refused(reason))) => Some(format!("{} is not served: {reason}", provider_state.name)),
         (_, _) => None,
     };
     provider_states.iter().filter(|provider_state| only.is_none_or(|only| only == provider_state.name)).find_map(reason)

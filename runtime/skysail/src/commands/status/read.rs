@@ -100,7 +100,7 @@ async fn config(server: &Uri, args: &ManagerArgs) -> anyhow::Result<Config> {
     // A token must not be sent without TLS.
     if server.scheme() != Some(&Scheme::HTTPS) || server.path().len() > 1 || server.query().is_some() {
         return Err(anyhow!(
-            "--server {server}: write the URL of the manager's HTTPS port, without a path: https://HOST:10258"
+            "--server {server} is not the URL of an HTTPS port without a path; write the manager's, such as https://HOST:10258"
         ));
     }
     let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -139,7 +139,7 @@ async fn asked(client: Client, server: &str) -> anyhow::Result<ProviderList> {
     let answer = client.send(request).await.map_err(anyhow::Error::from);
     let answer = answer.map_err(|error| {
         let remedy = remedy_of(&format!("{error:#}"));
-        error.context(format!("the manager at {server} does not answer: {remedy}"))
+        error.context(format!("the manager at {server} does not answer; {remedy}"))
     });
     let answer = answer.or_exit(Reason::Unreachable)?;
     let status = answer.status();

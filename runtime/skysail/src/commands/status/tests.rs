@@ -60,7 +60,7 @@ fn ready() -> Provider {
         "observedGeneration": 3, "active": active(), "swaps": 1, "calls": calls(),
         "conditions": [
             condition("Ready", "True", "Serving", "simcloud 1.2.3 (sha256:010101010101) serves"),
-            condition("Degraded", "False", "AsWanted", "the provider is as its settings ask, or a rollout is in progress"),
+            condition("Degraded", "False", "AsExpected", "the provider matches its spec, or a rollout is in progress"),
         ],
     });
     provider("sim", &status)
@@ -105,9 +105,9 @@ fn a_provider_that_serves() {
           node IDs    simcloud://
           swaps       1 since the manager started
 
-          CONDITION   STATUS   REASON     SINCE
-          Ready       True     Serving    60m
-          Degraded    False    AsWanted   60m
+          CONDITION   STATUS   REASON       SINCE
+          Ready       True     Serving      60m
+          Degraded    False    AsExpected   60m
 
           FUNCTION                CALLS   FAILED   P50    P99     FUEL P99   FUEL MAX   OF LIMIT   LIMITS HIT
           instances.metadata      3       0        1ms    12ms    650        650        <0.1%      -
@@ -125,9 +125,9 @@ fn a_provider_that_serves() {
           node IDs    simcloud://
           swaps       1 since the manager started
 
-          CONDITION   STATUS   REASON     SINCE   MESSAGE
-          Ready       True     Serving    60m     simcloud 1.2.3 (sha256:010101010101) serves
-          Degraded    False    AsWanted   60m     the provider is as its settings ask, or a rollout is in progress
+          CONDITION   STATUS   REASON       SINCE   MESSAGE
+          Ready       True     Serving      60m     simcloud 1.2.3 (sha256:010101010101) serves
+          Degraded    False    AsExpected   60m     the provider matches its spec, or a rollout is in progress
 
           FUNCTION                CALLS   FAILED   P50    P99     FUEL P99   FUEL MAX   OF LIMIT   LIMITS HIT            OUTCOMES
           instances.metadata      3       0        1ms    12ms    650        650        <0.1%      -                     Ok 3
@@ -166,7 +166,7 @@ fn problems_come_first_and_each_once() {
 /// Events.
 #[test]
 fn a_finding_of_the_controllers_is_the_problem_of_a_provider_that_serves() {
-    for finding in [Finding::ClaimTaken, Finding::NodesContested, Finding::NodesHeld] {
+    for finding in [Finding::ClaimTaken, Finding::NodeOwnershipConflict, Finding::NodesHeld] {
         let conditions = [
             condition("Ready", "True", "Serving", "simcloud 1.2.3 (sha256:010101010101) serves"),
             condition("Degraded", "True", finding.reason(), "4 nodes, such as node-1"),

@@ -134,7 +134,7 @@ fn an_error_in_the_settings_of_a_registry_names_the_field() {
         (
             "caBundle: {file: not.pem}",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.caBundle: the CA bundle is not a list of PEM certificates: write them one after the other, each with its BEGIN and END line"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.caBundle: the CA bundle is not a list of PEM certificates; write them one after the other, each with its BEGIN and END line"#
             ]],
         ),
         (
@@ -184,7 +184,7 @@ fn a_signature_policy_that_cannot_be_met_is_refused() {
         (
             "{keys: []}",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: no signer is named: give the keys of the signers, as cosign public-key prints them, or their identities with a trustRoot"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: no signer is named; give the keys of the signers, as cosign public-key prints them, or their identities with a trustRoot"#
             ]],
         ),
         (
@@ -208,7 +208,7 @@ fn a_signature_policy_that_cannot_be_met_is_refused() {
         (
             "{require: 1}",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: no signer is named: give the keys of the signers, as cosign public-key prints them, or their identities with a trustRoot"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: no signer is named; give the keys of the signers, as cosign public-key prints them, or their identities with a trustRoot"#
             ]],
         ),
     ];
@@ -255,7 +255,7 @@ fn identities_that_could_never_be_verified_are_refused() {
         (
             format!("{{{one}}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: identities are given without a trustRoot: give the trusted_root.json of the Sigstore instance that they sign with"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: identities are given without a trustRoot; give the trusted_root.json of the Sigstore instance that they sign with"#
             ]],
         ),
         (
@@ -267,25 +267,25 @@ fn identities_that_could_never_be_verified_are_refused() {
         (
             format!("{{{one}, trustRoot: {{file: not.pem}}}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.file: it holds not a trusted root (failed to parse JSON: expected ident at line 1 column 2): give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.file: it holds not a trusted root (failed to parse JSON: expected ident at line 1 column 2); give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
             ]],
         ),
         (
             format!("{{{one}, trustRoot: {{json: '{{}}'}}}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.json: it holds not a trusted root (failed to parse JSON: missing field `mediaType` at line 1 column 2): give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.json: it holds not a trusted root (failed to parse JSON: missing field `mediaType` at line 1 column 2); give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
             ]],
         ),
         (
             format!("{{{inline}}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: a trustRoot is given without identities: name the identities that may sign, because anyone can get a certificate of its CA"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: a trustRoot is given without identities; name the identities that may sign, because anyone can get a certificate of its CA"#
             ]],
         ),
         (
             format!("{{{one}, {inline}, require: 2}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: 2 signatures are required from 1 keys and identities: write 1 to 1"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: 2 signatures are required from 1 keys and identities; write 1 to 1"#
             ]],
         ),
         (
@@ -303,7 +303,7 @@ fn identities_that_could_never_be_verified_are_refused() {
         (
             format!("{{identities: [{{issuer: https://a, subject: ''}}], {inline}}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: the subject of an identity is empty, too long or has invalid characters: write it as in the certificate, in 1 to 1024 bytes and without spaces around it"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: the subject of an identity is empty, too long or has invalid characters; write it as in the certificate, in 1 to 1024 bytes and without spaces around it"#
             ]],
         ),
     ];

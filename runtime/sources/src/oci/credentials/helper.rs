@@ -48,23 +48,23 @@ async fn answer(mut command: Command, server: &str, longest: Duration) -> Result
     let by_hand = "run it by hand with `get`";
     command.arg("get").process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let child =
-        command.spawn().map_err(|error| format!("cannot be run ({error}): install it in a directory of the PATH"))?;
+        command.spawn().map_err(|error| format!("cannot be run ({error}); install it in a directory of the PATH"))?;
     let mut running = Running(child);
     let answered = timeout(longest, running.talk(server)).await;
-    let late = |_| format!("did not finish within {longest:?} and was killed: {by_hand}");
+    let late = |_| format!("did not finish within {longest:?} and was killed; {by_hand}");
     let (printed, done) =
-        answered.map_err(late)?.map_err(|error| format!("has unreadable output ({error}): {by_hand}"))?;
+        answered.map_err(late)?.map_err(|error| format!("has unreadable output ({error}); {by_hand}"))?;
     if printed.len() as u64 > ANSWER_BYTES_MAX {
-        return Err(format!("prints more than {ANSWER_BYTES_MAX} bytes: {by_hand}"));
+        return Err(format!("prints more than {ANSWER_BYTES_MAX} bytes; {by_hand}"));
     }
     if !done && String::from_utf8_lossy(&printed).trim() == NOT_FOUND {
         return Ok(None);
     }
     if !done {
-        return Err(format!("failed: {by_hand}"));
+        return Err(format!("failed; {by_hand}"));
     }
     let Answer { username, secret } =
-        serde_json::from_slice(&printed).map_err(|_| format!("does not print a user name and a secret: {by_hand}"))?;
+        serde_json::from_slice(&printed).map_err(|_| format!("does not print a user name and a secret; {by_hand}"))?;
     Ok(Some(match username.as_str() {
         IDENTITY_TOKEN => Login::IdentityToken(secret),
         _ => Login::Basic { username, password: secret },
@@ -142,11 +142,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_error_of_a_helper_does_not_repeat_the_output_of_the_helper() {
-        refused("echo hunter2; echo hunter2 >&2; exit 1", expect!["failed: run it by hand with `get`"]).await;
-        refused("echo hunter2", expect!["does not print a user name and a secret: run it by hand with `get`"]).await;
-        refused("yes hunter2", expect!["prints more than 65536 bytes: run it by hand with `get`"]).await;
+        refused("echo hunter2; echo hunter2 >&2; exit 1", expect!["failed; run it by hand with `get`"]).await;
+        refused("echo hunter2", expect!["does not print a user name and a secret; run it by hand with `get`"]).await;
+        refused("yes hunter2", expect!["prints more than 65536 bytes; run it by hand with `get`"]).await;
         let missing = answer(Command::new("docker-credential-of-nobody"), "ghcr.io", PATIENCE).await;
-        expect!["cannot be run (No such file or directory (os error 2)): install it in a directory of the PATH"]
+        expect!["cannot be run (No such file or directory (os error 2)); install it in a directory of the PATH"]
             .assert_eq(&missing.err().unwrap_or_default());
     }
 
@@ -163,7 +163,7 @@ mod tests {
         }
         time::advance(PATIENCE * 2).await;
         let Err(failure) = helper.await else { panic!("{script} was accepted") };
-        expect!["did not finish within 60s and was killed: run it by hand with `get`"].assert_eq(&failure);
+        expect!["did not finish within 60s and was killed; run it by hand with `get`"].assert_eq(&failure);
         time::resume();
         let ids = fs::read_to_string(ids).unwrap();
         assert_eq!(ids.split_whitespace().count(), 2, "{ids}");

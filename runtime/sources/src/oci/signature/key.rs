@@ -41,16 +41,16 @@ pub enum PublicKeyError {
     )]
     Pem,
     /// A private key.
-    #[error("a private key, which must stay with its owner: give the public key (cosign public-key --key cosign.key)")]
+    #[error("a private key, which must stay with its owner; give the public key (cosign public-key --key cosign.key)")]
     Private,
     /// Several keys.
-    #[error("{0} keys in one text: write each key as a list entry of its own")]
+    #[error("{0} keys in one text; write each key as a list entry of its own")]
     Several(usize),
     /// The content of the PEM cannot be parsed.
-    #[error("a public key that cannot be read: write it again with cosign public-key")]
+    #[error("a public key that cannot be read; write it again with cosign public-key")]
     Der,
     /// An unsupported algorithm.
-    #[error("a public key of the kind {0}: use ECDSA on the curve P-256 or P-384, or RSA with at least 2048 bits")]
+    #[error("a public key of the kind {0}; use ECDSA on the curve P-256 or P-384, or RSA with at least 2048 bits")]
     Algorithm(String),
 }
 

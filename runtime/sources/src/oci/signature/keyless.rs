@@ -86,22 +86,22 @@ pub struct TrustRoot {
 pub enum TrustRootError {
     /// The text is not a trusted root.
     #[error(
-        "not a trusted root ({0}): give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"
+        "not a trusted root ({0}); give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"
     )]
     Text(String),
     /// The text exceeds the limit.
     #[error("not a trusted root: it has {0} bytes, and the limit is {max}", max = TrustRoot::BYTES_MAX)]
     TooLarge(usize),
     /// The root has no certificate authority.
-    #[error("a trusted root without certificate authorities: add that of Fulcio (cosign trusted-root create --fulcio)")]
+    #[error("a trusted root without certificate authorities; add that of Fulcio (cosign trusted-root create --fulcio)")]
     NoAuthority,
     /// The root has no authority for the time of a signature.
     #[error(
-        "a trusted root with neither a transparency log nor a timestamp authority, so that the time of a signature cannot be verified: add one (cosign trusted-root create --rekor, --tsa)"
+        "a trusted root with neither a transparency log nor a timestamp authority, so that the time of a signature cannot be verified; add one (cosign trusted-root create --rekor, --tsa)"
     )]
     NoTime,
     /// A part of the root is invalid.
-    #[error("a trusted root that cannot be used ({0}): write it again")]
+    #[error("a trusted root that cannot be used ({0}); write it again")]
     Unusable(String),
 }
 

@@ -40,33 +40,33 @@ pub enum SignaturePolicyError {
     },
     /// Neither a key nor an identity.
     #[error(
-        "no signer is named: give the keys of the signers, as cosign public-key prints them, or their identities with a trustRoot"
+        "no signer is named; give the keys of the signers, as cosign public-key prints them, or their identities with a trustRoot"
     )]
     Nobody,
     /// The same key twice.
-    #[error("the key {0} is given twice: remove one of them")]
+    #[error("the key {0} is given twice; remove one of them")]
     Twice(Digest),
     /// The same identity twice.
-    #[error("the identity {0} is given twice: remove one of them")]
+    #[error("the identity {0} is given twice; remove one of them")]
     IdentityTwice(Identity),
     /// An identity that no certificate has.
-    #[error("the {what} of an identity is empty, too long or has invalid characters: write it as in the certificate, in 1 to {max} bytes and without spaces around it", max = SignaturePolicy::NAME_BYTES_MAX)]
+    #[error("the {what} of an identity is empty, too long or has invalid characters; write it as in the certificate, in 1 to {max} bytes and without spaces around it", max = SignaturePolicy::NAME_BYTES_MAX)]
     Name {
         /// `issuer` or `subject`.
         what: &'static str,
     },
     /// Identities without a trusted root.
     #[error(
-        "identities are given without a trustRoot: give the trusted_root.json of the Sigstore instance that they sign with"
+        "identities are given without a trustRoot; give the trusted_root.json of the Sigstore instance that they sign with"
     )]
     NoTrustRoot,
     /// A trusted root without identities.
     #[error(
-        "a trustRoot is given without identities: name the identities that may sign, because anyone can get a certificate of its CA"
+        "a trustRoot is given without identities; name the identities that may sign, because anyone can get a certificate of its CA"
     )]
     NoIdentity,
     /// `require` is out of range.
-    #[error("{require} signatures are required from {signers} keys and identities: write 1 to {signers}")]
+    #[error("{require} signatures are required from {signers} keys and identities; write 1 to {signers}")]
     Require {
         /// As asked.
         require: usize,

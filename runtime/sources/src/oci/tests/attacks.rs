@@ -23,9 +23,9 @@ async fn content_with_another_digest_is_refused() {
     let server = Server::start().await;
     let digest = server.component("v1", "component one");
     server.say(|asked| asked.path.contains("/blobs/").then(|| "component two".into_response()));
-    refused(&server, ":v1", expect!["ArtifactWrongDigest: the component has the digest sha256:bfc64793601254ca0554b908ac30478b2084243b529da8cf92520f5d05a97a82, and sha256:cd09be78fe9747426189500a773832cfaadb60b9c9ad849a7051394c6a282e38 was requested: the registry or a proxy in front of it changes the content; push the artifact again, or correct the reference"]).await;
+    refused(&server, ":v1", expect!["ArtifactWrongDigest: the component has the digest sha256:bfc64793601254ca0554b908ac30478b2084243b529da8cf92520f5d05a97a82, and sha256:cd09be78fe9747426189500a773832cfaadb60b9c9ad849a7051394c6a282e38 was requested; the registry or a proxy in front of it changes the content; push the artifact again, or correct the reference"]).await;
     server.say(|asked| (asked.method == "GET").then(|| manifest(&[]).into_response()));
-    refused(&server, &format!("@{digest}"), expect!["ArtifactWrongDigest: the manifest has the digest sha256:f3eb2ec51a162ec62c053b2b24f178cf56be156a0d5d0822d2d351b82695f12d, and sha256:014587ce5b8ee3232a5d63a5644971f6e89c57adf68d571654434a16e23ddbb5 was requested: the registry or a proxy in front of it changes the content; push the artifact again, or correct the reference"]).await;
+    refused(&server, &format!("@{digest}"), expect!["ArtifactWrongDigest: the manifest has the digest sha256:f3eb2ec51a162ec62c053b2b24f178cf56be156a0d5d0822d2d351b82695f12d, and sha256:014587ce5b8ee3232a5d63a5644971f6e89c57adf68d571654434a16e23ddbb5 was requested; the registry or a proxy in front of it changes the content; push the artifact again, or correct the reference"]).await;
 }
 
 #[tokio::test]
@@ -36,14 +36,14 @@ async fn a_blob_longer_or_shorter_than_announced_is_refused() {
     refused(
         &server,
         ":short",
-        expect!["ArtifactWrongSize: the manifest says that the component has 20 bytes, and it has 13: push the artifact again"],
+        expect!["ArtifactWrongSize: the manifest says that the component has 20 bytes, and it has 13; push the artifact again"],
     )
     .await;
     server.manifest("long", manifest(&[("application/wasm", blob, 5)]));
     refused(
         &server,
         ":long",
-        expect!["ArtifactWrongSize: the manifest says that the component has 5 bytes, and it has more: push the artifact again"],
+        expect!["ArtifactWrongSize: the manifest says that the component has 5 bytes, and it has more; push the artifact again"],
     )
     .await;
 }
@@ -59,7 +59,7 @@ async fn an_endless_blob_is_stopped_one_byte_after_its_announced_size() {
     refused(
         &server,
         ":v1",
-        expect!["ArtifactWrongSize: the manifest says that the component has 3 bytes, and it has more: push the artifact again"],
+        expect!["ArtifactWrongSize: the manifest says that the component has 3 bytes, and it has more; push the artifact again"],
     )
     .await;
 }
@@ -70,7 +70,7 @@ async fn an_endless_manifest_and_an_endless_token_are_stopped_at_their_limits() 
     let endless = || Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>([b' '; 65_536].as_slice())));
     server.say(move |asked| (asked.method == "GET").then(|| Response::new(endless())));
     let digest = Digest::of(b"");
-    refused(&server, &format!("@{digest}"), expect!["ArtifactMalformed: the manifest cannot be read (it has more than 4194304 bytes): push the artifact again, or report it to the registry's operator"]).await;
+    refused(&server, &format!("@{digest}"), expect!["ArtifactMalformed: the manifest cannot be read (it has more than 4194304 bytes); push the artifact again, or report it to the registry's operator"]).await;
     server.say(move |asked| {
         if asked.path.starts_with("/token") {
             return Some(Response::new(endless()));
@@ -78,7 +78,7 @@ async fn an_endless_manifest_and_an_endless_token_are_stopped_at_their_limits() 
         let challenge = format!("Bearer realm=\"http://{}/token\"", asked.header("host").unwrap());
         Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
     });
-    refused(&server, ":v1", expect!["ArtifactMalformed: the token cannot be read (it has more than 262144 bytes): push the artifact again, or report it to the registry's operator"]).await;
+    refused(&server, ":v1", expect!["ArtifactMalformed: the token cannot be read (it has more than 262144 bytes); push the artifact again, or report it to the registry's operator"]).await;
 }
 
 /// An answer with a content coding that was not requested: these bytes for ever.
@@ -183,7 +183,7 @@ async fn a_component_beyond_the_limit_is_not_fetched() {
     let server = Server::start().await;
     let blob = server.blob("one");
     server.manifest("v1", manifest(&[("application/wasm", blob, 1001)]));
-    refused(&server, ":v1", expect![[r#"SourceTooLarge: the component has 1001 bytes, and 1000 are allowed: build it smaller (release profile, opt-level "s", stripped), or raise the limit componentBytes"#]]).await;
+    refused(&server, ":v1", expect![[r#"SourceTooLarge: the component has 1001 bytes, and 1000 are allowed; build it smaller (release profile, opt-level "s", stripped), or raise the limit componentBytes"#]]).await;
     assert!(!server.asked().iter().any(|line| line.contains("/blobs/")));
 }
 
@@ -195,19 +195,19 @@ async fn each_error_status_has_a_remedy() {
         let retry_after = [(header::RETRY_AFTER, "7")];
         Some((StatusCode::from_u16(status).ok()?, retry_after).into_response())
     });
-    refused(&server, ":404", expect!["RegistryNotFound: 127.0.0.1:PORT has no manifest 404: push it, or correct the reference; the manager uses it as soon as it exists"]).await;
-    refused(&server, ":401", expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"]).await;
+    refused(&server, ":404", expect!["RegistryNotFound: 127.0.0.1:PORT has no manifest 404; push it, or correct the reference; the manager uses it as soon as it exists"]).await;
+    refused(&server, ":401", expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials); give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"]).await;
     refused(
         &server,
         ":403",
-        expect!["RegistryForbidden: 127.0.0.1:PORT answers 403 Forbidden to the request for manifest 403: allow the account of the credentials to pull it"],
+        expect!["RegistryForbidden: 127.0.0.1:PORT answers 403 Forbidden to the request for manifest 403; allow the account of the credentials to pull it"],
     )
     .await;
-    refused(&server, ":429", expect!["RegistryTooManyRequests: 127.0.0.1:PORT answers 429 Too Many Requests (retry after 7 s): the manager retries then; a longer pollInterval sends fewer requests"]).await;
+    refused(&server, ":429", expect!["RegistryTooManyRequests: 127.0.0.1:PORT answers 429 Too Many Requests (retry after 7 s); the manager retries then; a longer pollInterval sends fewer requests"]).await;
     refused(
         &server,
         ":503",
-        expect!["RegistryFailed: 127.0.0.1:PORT answers 503 to the request for manifest 503 (retry after 7 s): check the registry's log"],
+        expect!["RegistryFailed: 127.0.0.1:PORT answers 503 to the request for manifest 503 (retry after 7 s); check the registry's log"],
     )
     .await;
 }
@@ -258,7 +258,7 @@ async fn is_given_up(server: &Server) {
     let quick = PullOptions { timeout: Duration::from_millis(300), ..OPTIONS };
     let registry = Registry::new(options(server)).unwrap();
     let failure = registry.pull(&reference(server, ":v1"), None, &quick).await.unwrap_err();
-    expect!["RegistryTooSlow: 127.0.0.1:PORT did not finish within 300ms: the manager retries"]
+    expect!["RegistryTooSlow: 127.0.0.1:PORT did not finish within 300ms; the manager retries"]
         .assert_eq(&told(server, &failure));
 }
 
@@ -377,7 +377,7 @@ async fn a_redirect_to_a_private_address_is_refused_and_one_to_a_trusted_host_is
     let pinned = reference(&server, &format!("@{digest}"));
     // First case: the URL is not HTTPS.
     let failure = pull_with(options(&server), &pinned).await.unwrap_err();
-    expect!["RegistryTargetRefused: REGISTRY refers to http://127.0.0.1:PORT, which is refused: the URL is not HTTPS: list that host in source.oci.plainHTTP to allow it"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
+    expect!["RegistryTargetRefused: REGISTRY refers to http://127.0.0.1:PORT, which is refused: the URL is not HTTPS; list that host in source.oci.plainHTTP to allow it"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
 
     let mut trusting = options(&server);
     trusting.plain_http.insert(store.host.clone());
@@ -390,7 +390,7 @@ async fn a_redirect_to_a_private_address_is_refused_and_one_to_a_trusted_host_is
     });
     let judge = std::sync::Arc::new(|address| Err(format!("{address} is the metadata service")));
     let failure = pull_with(RegistryOptions { judge, ..options(&server) }, &pinned).await.unwrap_err();
-    expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to https://169.254.169.254, which is refused: 169.254.169.254 is the metadata service: list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&server, &failure));
+    expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to https://169.254.169.254, which is refused: 169.254.169.254 is the metadata service; list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&server, &failure));
 }
 
 #[tokio::test]
@@ -401,7 +401,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         let location = [(header::LOCATION, "https://localhost/blob")];
         asked.path.contains("/blobs/").then(|| (StatusCode::FOUND, location).into_response())
     });
-    refused(&server, &format!("@{digest}"), expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to localhost, which is refused: 127.0.0.1 is loopback: list that host in source.oci.trustedHosts to allow it"]).await;
+    refused(&server, &format!("@{digest}"), expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to localhost, which is refused: 127.0.0.1 is loopback; list that host in source.oci.trustedHosts to allow it"]).await;
 }
 
 #[tokio::test]
@@ -411,7 +411,7 @@ async fn a_redirect_loop_ends() {
         let location = [(header::LOCATION, asked.path.clone())];
         Some((StatusCode::FOUND, location).into_response())
     });
-    refused(&server, ":v1", expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to http://127.0.0.1:PORT, which is refused: more than 5 redirects: report it to the registry's operator"]).await;
+    refused(&server, ":v1", expect!["RegistryTargetRefused: 127.0.0.1:PORT refers to http://127.0.0.1:PORT, which is refused: more than 5 redirects; report it to the registry's operator"]).await;
     assert_eq!(server.asked().len(), 6);
 }
 
@@ -426,7 +426,7 @@ async fn credentials_are_not_sent_to_a_token_service_of_another_host() {
     let [in_file, _] = docker_config(&server, &folder);
     known.credentials = Some(in_file);
     let failure = pull_with(known.clone(), &reference(&server, ":v1")).await.unwrap_err();
-    expect!["RegistryTargetRefused: REGISTRY refers to http://127.0.0.1:PORT, which is refused: credentials are not sent to another host: list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
+    expect!["RegistryTargetRefused: REGISTRY refers to http://127.0.0.1:PORT, which is refused: credentials are not sent to another host; list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
     assert!(thief.asked().is_empty());
 
     known.trusted_hosts = BTreeSet::from([thief.host.clone()]);

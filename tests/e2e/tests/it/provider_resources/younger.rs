@@ -108,7 +108,7 @@ async fn it_is_seen(world: &World) -> Result<()> {
     let rows: Vec<Vec<&str>> = table.lines().map(|row| row.split_whitespace().take(4).collect()).collect();
     let expected = [
         ["NAME", "READY", "DEGRADED", "REASON"],
-        ["sim", "True", "False", "AsWanted"],
+        ["sim", "True", "False", "AsExpected"],
         ["younger", "True", "True", "ClaimTaken"],
     ];
     ensure!(rows == expected, "{table}");

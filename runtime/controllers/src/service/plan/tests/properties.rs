@@ -28,8 +28,8 @@ use crate::{
 
 /// The resource version of each object.
 const VERSION: u64 = 10;
-/// Most steps from any state until nothing is left to do, including repairs and their pauses, and
-/// questions.
+/// The maximum number of steps from any state until nothing is left to do, including repairs and
+/// their pauses, and questions.
 const STEPS_MAX: usize = 8;
 /// The planning provider, and another one.
 const LANES: [usize; 2] = [1, 2];
@@ -111,13 +111,13 @@ fn now() -> Instant {
 /// Calls `check` with all observable states: some 20,000 cases.
 fn for_all(mut check: impl FnMut(Observed)) {
     let shared = shared();
-    let mut contested = Repairs::default();
-    contested.begin(now());
+    let mut repaired = Repairs::default();
+    repaired.begin(now());
     let service = Arc::new(convert(&object("one", 80, &|word| word == "lb")).service);
     for object in objects() {
         let object = object.map(Arc::new);
         for state in states(&service, shared.membership) {
-            for repairs in [Repairs::default(), contested] {
+            for repairs in [Repairs::default(), repaired] {
                 let entry = state.clone().map(|state| {
                     let entry = Entry::new("fake", Arc::clone(&service), state);
                     Entry { repairs, ..entry }
@@ -191,7 +191,7 @@ fn the_load_balancer_of_a_deleted_object_is_deleted_once() {
     });
 }
 
-/// Also while the wanted load balancer is refused, fails or is contested.
+/// Also while the wanted load balancer is refused, fails, or is repaired after a write conflict.
 #[test]
 fn a_serving_load_balancer_never_keeps_outdated_nodes() {
     for_all(|observed| {

@@ -21,7 +21,7 @@ use crate::{
     custom_resource::{
         Active, Calls, Canary, Candidate, FailedCall, Failure, Probation, ProviderStatus, Refused, Shadow,
     },
-    providers::Complaint,
+    providers::Problem,
 };
 
 /// Longest message of a condition, in bytes. A message may contain text of a guest or a registry.
@@ -126,12 +126,14 @@ fn release_accepted(provider_state: &ProviderState, said: Option<SlotReport<'_>>
     let canary = said.filter(|said| said.heard).and_then(|said| said.slot.canary.as_ref());
     if let Some(CanaryStatus { version, digest, percent, .. }) = canary {
         let message =
-            format!("{version} ({}) is what the source offers, and serves {percent} % of the objects", short(digest));
+            format!("release {version} ({}) from the source serves {percent} % of the objects", short(digest));
         return ("True", "Accepted".to_owned(), message);
     }
     let candidate = said.and_then(|said| said.slot.candidate.as_ref());
     match (serving(said).filter(|_| heard(said)), candidate) {
-        (Some(active), _) => ("True", "Accepted".to_owned(), format!("{} is what the source offers", shown(active))),
+        (Some(active), _) => {
+            ("True", "Accepted".to_owned(), format!("release {} from the source serves", shown(active)))
+        }
         (None, Some(CandidateStatus { digest, .. })) => {
             ("Unknown", "Candidate".to_owned(), format!("{} is offered and is being checked", short(digest)))
         }
@@ -147,7 +149,7 @@ fn progressing(said: Option<SlotReport<'_>>) -> Verdict {
         return ("True", "Candidate".to_owned(), format!("{} is {}", short(digest), stage.name()));
     }
     if !heard(said) {
-        return ("True", "Asking".to_owned(), "the source has not answered yet".to_owned());
+        return ("True", "WaitingForSource".to_owned(), "the source has not answered yet".to_owned());
     }
     if let Some(CanaryStatus { version, digest, percent, .. }) = slot.and_then(|slot| slot.canary.as_ref()) {
         let message = format!(
@@ -166,15 +168,13 @@ fn progressing(said: Option<SlotReport<'_>>) -> Verdict {
     }
 }
 
-/// Whether the provider differs from what its settings ask for, or the cloud denies calls.
+/// Whether the provider differs from its spec, or the cloud denies calls.
 fn degraded(provider_state: &ProviderState, said: Option<SlotReport<'_>>, now: Timestamp) -> Verdict {
     match degradation(provider_state, said, now) {
         Some((code, reason)) => ("True", code, reason),
-        None => (
-            "False",
-            "AsWanted".to_owned(),
-            "the provider is as its settings ask, or a rollout is in progress".to_owned(),
-        ),
+        None => {
+            ("False", "AsExpected".to_owned(), "the provider matches its spec, or a rollout is in progress".to_owned())
+        }
     }
 }
 
@@ -219,15 +219,15 @@ fn heard(said: Option<SlotReport<'_>>) -> bool {
 /// Why the newest settings or the newest release are not in force: a code, and the reason with the
 /// remedy.
 fn trouble(provider_state: &ProviderState, said: Option<SlotReport<'_>>) -> Option<(String, String)> {
-    if let Some(Complaint::Refused(reason)) = &provider_state.complaint {
+    if let Some(Problem::Refused(reason)) = &provider_state.problem {
         return Some((SPEC_REFUSED.to_owned(), reason.clone()));
     }
     of_slot(said).or_else(|| {
-        let gave_up = match &provider_state.complaint {
-            Some(Complaint::GaveUp(reason)) => Some(reason.clone()),
-            Some(Complaint::Refused(_)) | None => None,
+        let dropped = match &provider_state.problem {
+            Some(Problem::ClaimsDropped(reason)) => Some(reason.clone()),
+            Some(Problem::Refused(_)) | None => None,
         };
-        let taken: Vec<_> = gave_up.into_iter().chain(provider_state.findings().remove(&Finding::ClaimTaken)).collect();
+        let taken: Vec<_> = dropped.into_iter().chain(provider_state.findings().remove(&Finding::ClaimTaken)).collect();
         (!taken.is_empty()).then(|| (CLAIM_TAKEN.to_owned(), taken.join("; ")))
     })
 }

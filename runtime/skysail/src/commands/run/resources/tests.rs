@@ -19,12 +19,12 @@ use super::{
 };
 use crate::{
     custom_resource::{Calls, FailedCall, ProviderStatus},
-    providers::Complaint,
+    providers::Problem,
 };
 
 fn provider_state(refused: Option<&str>) -> ProviderState {
-    let complaint = refused.map(|reason| Complaint::Refused(reason.to_owned()));
-    ProviderState::new(("sim".to_owned(), "1".to_owned(), 3), complaint, None)
+    let problem = refused.map(|reason| Problem::Refused(reason.to_owned()));
+    ProviderState::new(("sim".to_owned(), "1".to_owned(), 3), problem, None)
 }
 
 fn digest(number: u8) -> String {
@@ -118,28 +118,28 @@ fn conditions_and_events_follow_a_swap() {
         Ready=False NotServing since 1: no release serves: the source has not offered one yet
         ReleaseAccepted=Unknown NothingOffered since 1: the source has not offered a component yet
         Progressing=False Complete since 1: no rollout is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         --- its release is offered
         Ready=False NotServing since 1: no release serves: the source has not offered one yet
         ReleaseAccepted=Unknown Candidate since 1: sha256:010101010101 is offered and is being checked
         Progressing=True Candidate since 2: sha256:010101010101 is compiled
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         --- it serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        ReleaseAccepted=True Accepted since 3: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 3: no rollout is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- no change
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        ReleaseAccepted=True Accepted since 3: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 3: no rollout is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         --- another release serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:020202020202) serves
-        ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:020202020202) is what the source offers
+        ReleaseAccepted=True Accepted since 3: release simcloud 1.2.3 (sha256:020202020202) from the source serves
         Progressing=True Probation since 5: the serving release is on probation; if it fails, sha256:010101010101 serves again
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves, from oci registry.example.com/sim:v1
     "#]].assert_eq(&life.story);
 }
@@ -164,7 +164,7 @@ fn findings_of_the_controllers_are_conditions_and_a_taken_claim_is_also_an_event
     findings.set(Finding::ClaimTaken, None);
     findings.set(Finding::NodesHeld, None);
     life.step("no findings", &found, Some(&serving(1)));
-    assert!(degraded(&life).starts_with("False AsWanted"));
+    assert!(degraded(&life).starts_with("False AsExpected"));
 }
 
 #[test]
@@ -194,22 +194,22 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
     expect![[r#"
         --- it serves
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=True Accepted since 1: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        ReleaseAccepted=True Accepted since 1: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 1: no rollout is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- another release serves a share
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
+        ReleaseAccepted=True Accepted since 1: release 1.3.0 (sha256:020202020202) from the source serves 10 % of the objects
         Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         EVENT Normal CanaryStarted: 1.3.0 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves 10 % of the objects, from oci registry.example.com/sim:v1
         EVENT Warning ReleaseDiffers: sha256:0202020202020202020202020202020202020202020202020202020202020202 answered 1 of 3 calls differently from its predecessor: routes.list: [] before, [1] now
         --- no change
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
+        ReleaseAccepted=True Accepted since 1: release 1.3.0 (sha256:020202020202) from the source serves 10 % of the objects
         Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 4: a call trapped: wasm trap
@@ -240,9 +240,9 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
     expect![[r#"
         --- it serves
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=True Accepted since 1: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        ReleaseAccepted=True Accepted since 1: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 1: no rollout is in progress
-        Degraded=False AsWanted since 1: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
@@ -314,13 +314,13 @@ fn a_changed_source_is_unknown_until_it_answers() {
         --- another source is named
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=Unknown NothingOffered since 2: the source has not offered a component yet
-        Progressing=True Asking since 2: the source has not answered yet
-        Degraded=False AsWanted since 2: the provider is as its settings ask, or a rollout is in progress
+        Progressing=True WaitingForSource since 2: the source has not answered yet
+        Degraded=False AsExpected since 2: the provider matches its spec, or a rollout is in progress
         --- the new source offers the same release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        ReleaseAccepted=True Accepted since 3: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 3: no rollout is in progress
-        Degraded=False AsWanted since 2: the provider is as its settings ask, or a rollout is in progress
+        Degraded=False AsExpected since 2: the provider matches its spec, or a rollout is in progress
     "#]].assert_eq(&life.story);
 }
 
@@ -341,8 +341,8 @@ fn a_source_failure_with_another_text_emits_no_further_event() {
 fn all_claims_of_older_providers_are_in_one_message() {
     let findings = Findings::default();
     findings.set(Finding::ClaimTaken, Some("a has the class".to_owned()));
-    let complaint = Some(Complaint::GaveUp("a is the default already".to_owned()));
-    let provider_state = ProviderState { complaint, findings: Some(findings.subscribe()), ..provider_state(None) };
+    let problem = Some(Problem::ClaimsDropped("a is the default already".to_owned()));
+    let provider_state = ProviderState { problem, findings: Some(findings.subscribe()), ..provider_state(None) };
     let slot = serving(1);
     let said = Some(SlotReport { slot: &slot, heard: true });
     let degraded = status_of(&provider_state, said, &ProviderStatus::default(), at(5)).conditions.pop().unwrap();
@@ -354,8 +354,8 @@ fn all_claims_of_older_providers_are_in_one_message() {
 #[test]
 fn a_claim_of_an_older_provider_is_reported_unless_a_release_is_refused() {
     let mut life = Life::default();
-    let complaint = Some(Complaint::GaveUp("spec.default: provider \"a\" is the default already".to_owned()));
-    let yields = ProviderState { complaint, ..provider_state(None) };
+    let problem = Some(Problem::ClaimsDropped("spec.default: provider \"a\" is the default already".to_owned()));
+    let yields = ProviderState { problem, ..provider_state(None) };
     life.step("an older provider has the claim", &yields, Some(&serving(1)));
     let wrong = refusal(3, Stage::Offered, RefusalReason::CompileFailed, "it is not valid wasm");
     life.step("a bad release", &yields, Some(&SlotStatus { refused: Some(wrong), ..serving(1) }));
@@ -413,7 +413,7 @@ fn the_status_in_json() {
             },
             {
               "lastTransitionTime": "1970-01-01T00:00:05Z",
-              "message": "simcloud 1.2.3 (sha256:010101010101) is what the source offers",
+              "message": "release simcloud 1.2.3 (sha256:010101010101) from the source serves",
               "observedGeneration": 3,
               "reason": "Accepted",
               "status": "True",
@@ -429,9 +429,9 @@ fn the_status_in_json() {
             },
             {
               "lastTransitionTime": "1970-01-01T00:00:05Z",
-              "message": "the provider is as its settings ask, or a rollout is in progress",
+              "message": "the provider matches its spec, or a rollout is in progress",
               "observedGeneration": 3,
-              "reason": "AsWanted",
+              "reason": "AsExpected",
               "status": "False",
               "type": "Degraded"
             }
@@ -518,6 +518,6 @@ fn a_provider_whose_calls_the_cloud_denies_is_degraded_until_a_call_succeeds() {
         // The object of the call may be gone, and then the call is not repeated.
         ("Denied", false, 700),
     ] {
-        assert!(degraded(code, succeeded_since, second).starts_with("Degraded=False AsWanted"), "{code} {second}");
+        assert!(degraded(code, succeeded_since, second).starts_with("Degraded=False AsExpected"), "{code} {second}");
     }
 }

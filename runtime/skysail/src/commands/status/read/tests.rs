@@ -116,8 +116,8 @@ fn manager() -> ManagerArgs {
 #[tokio::test]
 async fn only_the_url_of_an_https_port_is_accepted(#[case] server: &'static str) {
     let error = config(&Uri::from_static(server), &manager()).await.unwrap_err();
-    let remedy = "write the URL of the manager's HTTPS port, without a path: https://HOST:10258";
-    assert_eq!(error.to_string(), format!("--server {}: {remedy}", Uri::from_static(server)));
+    let reason = "is not the URL of an HTTPS port without a path; write the manager's, such as https://HOST:10258";
+    assert_eq!(error.to_string(), format!("--server {} {reason}", Uri::from_static(server)));
 }
 
 #[tokio::test]
@@ -146,6 +146,6 @@ async fn the_error_about_an_unreachable_manager_has_a_remedy() {
             service_fn(move |_: Request<Body>| async move { Err::<Response<Body>, _>(std::io::Error::other(why)) });
         asked(Client::new(service, "default"), "https://m:1")
     };
-    expect!["the manager at https://m:1 does not answer: check the address, or forward the port (`kubectl -n skysail-system port-forward deploy/skysail 10258`): ServiceError: Connection refused: Connection refused"].assert_eq(&format!("{:#}", lost("Connection refused").await.unwrap_err()));
-    expect!["the manager at https://m:1 does not answer: its certificate is not trusted; name its CA with --certificate-authority or, if the certificate is in memory and the connection a port-forward, use --insecure-skip-tls-verify: ServiceError: invalid peer certificate: UnknownIssuer: invalid peer certificate: UnknownIssuer"].assert_eq(&format!("{:#}", lost("invalid peer certificate: UnknownIssuer").await.unwrap_err()));
+    expect!["the manager at https://m:1 does not answer; check the address, or forward the port (`kubectl -n skysail-system port-forward deploy/skysail 10258`): ServiceError: Connection refused: Connection refused"].assert_eq(&format!("{:#}", lost("Connection refused").await.unwrap_err()));
+    expect!["the manager at https://m:1 does not answer; its certificate is not trusted; name its CA with --certificate-authority or, if the certificate is in memory and the connection a port-forward, use --insecure-skip-tls-verify: ServiceError: invalid peer certificate: UnknownIssuer: invalid peer certificate: UnknownIssuer"].assert_eq(&format!("{:#}", lost("invalid peer certificate: UnknownIssuer").await.unwrap_err()));
 }

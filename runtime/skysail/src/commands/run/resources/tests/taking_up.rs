@@ -24,7 +24,7 @@ use crate::{
     commands::run::entries,
     custom_resource::ProviderStatus,
     provider_file::PROVIDERS_MAX,
-    providers::{Complaint, Fleet, services},
+    providers::{Fleet, Problem, services},
 };
 
 /// The API server's answer about the only Secret: the token, another key, no UTF-8 text, 404, 403
@@ -78,14 +78,14 @@ impl World {
         self.writer.apply_watcher_event(&watcher::Event::Delete(object));
     }
 
-    /// Name and complaint of each refused object.
+    /// Name and problem of each refused object.
     async fn look(&mut self) -> Vec<(String, String)> {
         self.resources.look(&mut self.fleet, true).await;
         let provider_states = self.resources.provider_states.borrow();
-        let reason = |complaint: &Complaint| match complaint {
-            Complaint::Refused(reason) | Complaint::GaveUp(reason) => reason.clone(),
+        let reason = |problem: &Problem| match problem {
+            Problem::Refused(reason) | Problem::ClaimsDropped(reason) => reason.clone(),
         };
-        provider_states.iter().filter_map(|s| Some((s.name.clone(), s.complaint.as_ref().map(reason)?))).collect()
+        provider_states.iter().filter_map(|s| Some((s.name.clone(), s.problem.as_ref().map(reason)?))).collect()
     }
 
     fn knows(&self, value: &str) -> bool {
@@ -182,8 +182,8 @@ async fn a_secret_without_a_value_is_reported_with_its_reason() {
         (Secret::NoText, "Secret default/cloud has no UTF-8 text under the key \"token\"; replace the value"),
     ] {
         world.say(secret);
-        let [(_, complaint)] = &*world.look().await else { panic!("{reason}") };
-        assert!(complaint.starts_with(reason), "{complaint}");
+        let [(_, problem)] = &*world.look().await else { panic!("{reason}") };
+        assert!(problem.starts_with(reason), "{problem}");
     }
 }
 
