@@ -21,6 +21,7 @@ use crate::{
     authentication::{Authenticator, Peer, Tokens, User, authorities::Authorities},
     authorization::{Authorizer, Decision},
     error::ServingError,
+    line_rate::LineRate,
     options::{AuthenticationOptions, AuthorizationOptions},
 };
 
@@ -40,6 +41,7 @@ pub struct Reviewers {
 pub struct Guard {
     authenticator: Authenticator,
     authorizer: Authorizer,
+    refusals: LineRate,
 }
 
 impl Guard {
@@ -58,6 +60,7 @@ impl Guard {
         Ok(Arc::new(Self {
             authenticator: Authenticator { authorities: Arc::new(authorities), tokens },
             authorizer: Authorizer::new(authorization, reviewers.authorization),
+            refusals: LineRate::default(),
         }))
     }
 
@@ -74,7 +77,9 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         Ok(user) => user,
         Err(refused) => {
             let reasons: Vec<_> = refused.iter().map(|error| with_causes(error)).collect();
-            tracing::info!("a request is refused: {}", reasons.join("; "));
+            if let Some(left_out) = guard.refusals.take() {
+                tracing::info!("a request is refused: {}{left_out}", reasons.join("; "));
+            }
             return status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", json!({}));
         }
     };

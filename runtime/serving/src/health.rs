@@ -1,9 +1,9 @@
 //! Health endpoints: named checks, with the answers of Kubernetes' components.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use http::StatusCode;
@@ -13,6 +13,8 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
+
+use crate::line_rate::LineRate;
 
 /// A check. Its note is sent to the client; its error is written to the log and never sent.
 type Check = Arc<dyn Fn() -> Result<Option<String>, String> + Send + Sync>;
@@ -98,7 +100,9 @@ impl HealthChecks {
         let mut excluded = excluded(query);
         let (mut lines, mut failed) = (String::new(), Vec::new());
         let mut line = |text: fmt::Arguments<'_>| lines.push_str(&text.to_string());
-        for HealthCheck { name, check } in self.all() {
+        let all = self.all();
+        metrics.keep(endpoint, all.iter().map(|check| check.name.clone()).collect());
+        for HealthCheck { name, check } in all {
             if excluded.remove(&name) {
                 line(format_args!("[+]{name} excluded: ok\n"));
                 continue;
@@ -119,7 +123,9 @@ impl HealthChecks {
             line(format_args!("warn: some health checks cannot be excluded: no matches for {}\n", names.join(", ")));
         }
         if !failed.is_empty() {
-            tracing::info!("/{endpoint} fails: {}", failed.join("; "));
+            if let Some(left_out) = metrics.lines.take() {
+                tracing::info!("/{endpoint} fails: {}{left_out}", failed.join("; "));
+            }
             return (StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{endpoint} check failed\n"));
         }
         let verbose = pairs(query).any(|(key, _)| key == "verbose");
@@ -158,6 +164,9 @@ struct OutcomeLabels {
 pub struct HealthMetrics {
     last: Family<CheckLabels, Gauge>,
     outcomes: Family<OutcomeLabels, Counter>,
+    /// The names of the checks, by endpoint.
+    names: Arc<Mutex<BTreeMap<&'static str, BTreeSet<String>>>>,
+    lines: Arc<LineRate>,
 }
 
 impl HealthMetrics {
@@ -169,6 +178,18 @@ impl HealthMetrics {
         registry.register("kubernetes_healthcheck", help, metrics.last.clone());
         registry.register("kubernetes_healthchecks", "Count of health checks by outcome", metrics.outcomes.clone());
         metrics
+    }
+
+    /// Removes the series of checks that are gone, for example of a provider.
+    fn keep(&self, endpoint: &'static str, names: BTreeSet<String>) {
+        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.insert(endpoint, names.clone()).unwrap_or_default();
+        for name in before.difference(&names) {
+            self.last.remove(&CheckLabels { name: name.clone(), r#type: endpoint });
+            for status in ["success", "error"] {
+                self.outcomes.remove(&OutcomeLabels { name: name.clone(), r#type: endpoint, status });
+            }
+        }
     }
 
     fn observe(&self, name: &str, endpoint: &'static str, well: bool) {

@@ -20,8 +20,10 @@ mod error;
 mod guard;
 mod health;
 mod limits;
+mod line_rate;
 pub mod metrics;
 pub mod options;
+mod peer_address;
 mod server;
 #[cfg(test)]
 mod testing;

@@ -71,5 +71,22 @@ pub(crate) const VERBOSITY_BYTES_MAX: usize = 1 << 10;
 /// fields.
 pub(crate) const REVIEW_BYTES_MAX: usize = 7 << 20;
 
-/// Concurrent admission reviews in memory; the API server waits for the others.
+/// Members and items of an admission review, counted in its text: a volume has fewer than a
+/// thousand. A parsed object takes up to 95 times the bytes of its text.
+pub(crate) const REVIEW_PARTS_MAX: usize = 20_000;
+
+/// Bodies of admission reviews that are read at the same time; further bodies wait.
+pub(crate) const BODIES_MAX: usize = 64;
+
+/// The same of one address, so that one client that sends its bodies slowly cannot block the API
+/// server.
+pub(crate) const BODIES_OF_ONE_ADDRESS_MAX: usize = 16;
+
+/// Time for a body to arrive. An API server waits 10 s for a webhook by default.
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Parsed admission reviews at the same time; the API server waits for the others.
 pub(crate) const WEBHOOKS_AT_ONCE: usize = 16;
+
+/// Bytes of a client's text in an answer or a log line.
+pub(crate) const TEXT_BYTES_MAX: usize = 200;

@@ -118,7 +118,7 @@ impl SecureServer {
             let Some(place) = places.take(peer.ip()) else { continue };
             let (acceptor, http, stop) = (acceptor.clone(), self.http.clone(), stop.clone());
             connections.spawn(async move {
-                connection::serve(stream, &acceptor, http, stop).await;
+                connection::serve((stream, peer.ip()), &acceptor, http, stop).await;
                 drop(place);
             });
         }

@@ -4,6 +4,7 @@
 //! Webhooks implement [`Webhook`]; this module contains none.
 
 mod admission;
+mod bodies;
 mod serve;
 
 use std::{fmt, sync::Arc};

@@ -158,3 +158,17 @@ fn outcomes_are_counted_under_upstreams_names() {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
 }
+
+/// For example of a provider that is gone: an alert on its failed check would never end.
+#[test]
+fn a_check_that_is_gone_has_no_series() {
+    let mut registry = Registry::default();
+    let metrics = HealthMetrics::register(&mut registry);
+    let checks = HealthChecks::new([good("a"), bad("provider/p")]);
+    checks.answer("readyz", "", &metrics);
+    checks.replace([good("a")]);
+    checks.answer("readyz", "", &metrics);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    assert!(text.contains(r#"name="a""#) && !text.contains("provider/p"), "{text}");
+}

@@ -1,6 +1,6 @@
 //! One connection: handshake, requests, shutdown, each with a timeout.
 
-use std::{convert::Infallible, pin::pin};
+use std::{convert::Infallible, net::IpAddr, pin::pin};
 
 use axum::{
     Router,
@@ -28,6 +28,7 @@ use crate::{
         CONNECTION_AGE_MAX, CONNECTION_GRACE, HANDSHAKE_TIMEOUT, HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX,
         HTTP2_PING_INTERVAL, HTTP2_PING_TIMEOUT, REQUEST_TIMEOUT,
     },
+    peer_address::PeerAddress,
 };
 
 /// The HTTP settings after the handshake.
@@ -38,7 +39,12 @@ pub(super) struct Http {
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, http: Http, stop: CancellationToken) {
+pub(super) async fn serve(
+    (stream, address): (TcpStream, IpAddr),
+    acceptor: &TlsAcceptor,
+    http: Http,
+    stop: CancellationToken,
+) {
     let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
@@ -51,7 +57,7 @@ pub(super) async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, http: Http,
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().iter().map(|it| it.clone().into_owned());
     let peer = Peer { certificates: certificates.collect() };
-    let service = Requests { router: http.router.clone(), peer };
+    let service = Requests { router: http.router.clone(), peer, address: PeerAddress(address) };
     let builder = builder(http2, http.streams);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
@@ -85,11 +91,12 @@ fn builder(http2: bool, streams: u32) -> Builder<TokioExecutor> {
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }
 
-/// Adds the peer's certificates to each request, and a timeout to its answer.
+/// Adds the peer's certificates and address to each request, and a timeout to its answer.
 #[derive(Clone)]
 struct Requests {
     router: Router,
     peer: Peer,
+    address: PeerAddress,
 }
 
 impl Service<Request<Incoming>> for Requests {
@@ -100,6 +107,7 @@ impl Service<Request<Incoming>> for Requests {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.peer.clone());
+        request.extensions_mut().insert(self.address);
         let answer = self.router.clone().oneshot(request);
         Box::pin(async move {
             let late = || (StatusCode::SERVICE_UNAVAILABLE, "the request took too long\n").into_response();

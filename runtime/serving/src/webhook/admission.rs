@@ -8,6 +8,9 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skysail_provider::text::one_line;
+
+use crate::limits::{REVIEW_PARTS_MAX, TEXT_BYTES_MAX};
 
 /// The only supported version.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -37,8 +40,6 @@ pub struct AdmissionRequest {
     pub operation: Operation,
     /// Group, version and kind of `object`.
     pub kind: Value,
-    /// Group, version and resource.
-    pub resource: Value,
     /// The object's name; empty if the API server generates it.
     #[serde(default)]
     pub name: String,
@@ -48,9 +49,6 @@ pub struct AdmissionRequest {
     /// The new object; null on deletion.
     #[serde(default)]
     pub object: Value,
-    /// The old object; null on creation.
-    #[serde(default)]
-    pub old_object: Value,
     /// The object will not be stored, so a webhook must have no side effects.
     #[serde(default)]
     pub dry_run: bool,
@@ -126,9 +124,15 @@ struct Review {
 /// # Errors
 /// The reason, for the API server.
 pub(super) fn request(body: &[u8]) -> Result<AdmissionRequest, String> {
+    let parts = body.iter().filter(|byte| matches!(byte, b'{' | b'[' | b',')).count();
+    if parts > REVIEW_PARTS_MAX {
+        return Err(format!("the review has {parts} members and items, at most {REVIEW_PARTS_MAX} are allowed"));
+    }
     let review: Review = serde_json::from_slice(body).map_err(|error| format!("not an AdmissionReview: {error}"))?;
     if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
-        return Err(format!("expected an {KIND} of {API_VERSION}, got {:?} of {:?}", review.kind, review.api_version));
+        let shown = |text: &str| one_line(text, TEXT_BYTES_MAX);
+        let (kind, version) = (shown(&review.kind), shown(&review.api_version));
+        return Err(format!("expected an {KIND} of {API_VERSION}, got {kind:?} of {version:?}"));
     }
     review.request.ok_or_else(|| "the AdmissionReview has no request".to_owned())
 }

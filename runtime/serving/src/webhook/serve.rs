@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     body::Body,
     extract::Request,
     response::{IntoResponse as _, Response},
@@ -13,35 +13,57 @@ use bytes::Bytes;
 use http::{Method, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::Value;
-use skysail_provider::text::with_causes;
-use tokio::{sync::Semaphore, time::Instant};
+use skysail_provider::text::{one_line, with_causes};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
 
-use super::{Webhook, WebhookLabels, WebhookMetrics, admission};
-use crate::limits::{REVIEW_BYTES_MAX, WEBHOOKS_AT_ONCE};
+use super::{Webhook, WebhookLabels, WebhookMetrics, admission, bodies::Bodies};
+use crate::{
+    limits::{BODY_TIMEOUT, REVIEW_BYTES_MAX, TEXT_BYTES_MAX, WEBHOOKS_AT_ONCE},
+    line_rate::LineRate,
+    peer_address::PeerAddress,
+};
 
 /// One path for each webhook.
 pub(super) fn router(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Router {
-    let at_once = Arc::new(Semaphore::new(WEBHOOKS_AT_ONCE));
+    let admission = Arc::new(Admission {
+        bodies: Bodies::new(),
+        at_once: Semaphore::new(WEBHOOKS_AT_ONCE),
+        warnings: LineRate::default(),
+    });
     let route = |router: Router, webhook: &Arc<dyn Webhook>| {
-        let (webhook, metrics, at_once) = (Arc::clone(webhook), metrics.clone(), Arc::clone(&at_once));
+        let (webhook, metrics, admission) = (Arc::clone(webhook), metrics.clone(), Arc::clone(&admission));
         let path = webhook.path().to_owned();
-        router.route(&path, any(move |request| answer(webhook, metrics, at_once, request)))
+        let answer =
+            move |address, request| async move { answer(webhook, metrics, &admission, (address, request)).await };
+        router.route(&path, any(answer))
     };
     webhooks.iter().fold(Router::new(), route).fallback(|| async { (StatusCode::NOT_FOUND, "404 page not found\n") })
+}
+
+/// The limits that all webhooks of a port share. A place for a body and one for a review are held
+/// one after the other.
+struct Admission {
+    bodies: Bodies,
+    at_once: Semaphore,
+    warnings: LineRate,
 }
 
 async fn answer(
     webhook: Arc<dyn Webhook>,
     metrics: WebhookMetrics,
-    at_once: Arc<Semaphore>,
-    request: Request,
+    admission: &Admission,
+    (address, request): (Extension<PeerAddress>, Request),
 ) -> Response {
     let start = Instant::now();
-    let _permit = at_once.acquire().await;
-    let (code, response) = match review(&*webhook, request).await {
+    let (code, response) = match review(&*webhook, admission, (address.0, request)).await {
         Ok(review) => (StatusCode::OK, ([(CONTENT_TYPE, "application/json")], review.to_string()).into_response()),
         Err((code, problem)) => {
-            tracing::warn!("the webhook {:?} answers {code}: {problem}", webhook.name());
+            if let Some(left_out) = admission.warnings.take() {
+                tracing::warn!("the webhook {:?} answers {code}: {problem}{left_out}", webhook.name());
+            }
             (code, (code, problem + "\n").into_response())
         }
     };
@@ -51,10 +73,22 @@ async fn answer(
     response
 }
 
-async fn review(webhook: &dyn Webhook, request: Request) -> Result<Value, (StatusCode, String)> {
+async fn review(
+    webhook: &dyn Webhook,
+    Admission { bodies, at_once, warnings: _ }: &Admission,
+    (PeerAddress(address), request): (PeerAddress, Request),
+) -> Result<Value, (StatusCode, String)> {
     let bad = |problem: String| (StatusCode::BAD_REQUEST, problem);
-    let body = body(request).await.map_err(bad)?;
+    let closed = |_| (StatusCode::SERVICE_UNAVAILABLE, "the webhook is shut down".to_owned());
+    let place = bodies.place(address).await.map_err(closed)?;
+    let body = timeout(BODY_TIMEOUT, body(request)).await.map_err(|_| {
+        (StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
+    })?;
+    let body = body.map_err(bad)?;
+    let _permit = at_once.acquire().await.map_err(closed)?;
     let question = admission::request(&body).map_err(bad)?;
+    // Only the parsed review is left while the webhook decides.
+    drop((body, place));
     let uid = question.uid.clone();
     let decided = webhook.handle(question).await;
     decided
@@ -69,7 +103,7 @@ async fn body(request: Request<Body>) -> Result<Bytes, String> {
     }
     let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if kind != "application/json" {
-        return Err(format!("expected the content type application/json, got {kind:?}"));
+        return Err(format!("expected the content type application/json, got {:?}", one_line(kind, TEXT_BYTES_MAX)));
     }
     let read = Limited::new(request.into_body(), REVIEW_BYTES_MAX).collect().await;
     let body = read

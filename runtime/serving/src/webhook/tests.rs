@@ -6,11 +6,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
 use super::{AdmissionRequest, AdmissionResponse, Webhook, WebhookError, WebhookMetrics, Webhooks};
 use crate::{
     SecureServer,
-    limits::REVIEW_BYTES_MAX,
+    limits::{BODIES_OF_ONE_ADDRESS_MAX, REVIEW_BYTES_MAX, REVIEW_PARTS_MAX},
     options::SecureServingOptions,
     testing::{Ask, Served, loopback},
 };
@@ -129,6 +130,10 @@ async fn an_invalid_review_is_400_and_a_failing_webhook_is_500() {
     let without_request = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#;
     let old = good.replace("/v1\"", "/v1beta1\"");
     let large = "x".repeat(REVIEW_BYTES_MAX + 1);
+    // Each item would take 632 bytes of memory.
+    let bomb =
+        good.replace(r#""object":{"a":"b"}"#, &format!(r#""object":[{}{{}}]"#, "{\"\":0},".repeat(REVIEW_PARTS_MAX)));
+    let talkative = json!({ "apiVersion": "v1", "kind": "A".repeat(1 << 20) }).to_string();
     for (method, headers, body, said) in [
         ("GET", json, good.as_str(), "expected POST"),
         ("PUT", json, &good, "expected POST"),
@@ -139,20 +144,38 @@ async fn an_invalid_review_is_400_and_a_failing_webhook_is_500() {
         ("POST", json, without_request, "has no request"),
         ("POST", json, &old, "v1beta1"),
         ("POST", json, &large, "cannot be read"),
+        ("POST", json, &bomb, "members and items"),
+        ("POST", json, &talkative, "expected an AdmissionReview"),
     ] {
         let (status, text) = served.ask(None, &Ask { method, path: "/foo", headers, body }).await;
         assert_eq!(status, 400, "{method} {said}: {text}");
-        assert!(text.contains(said), "{said:?} in {text:?}");
+        assert!(text.contains(said) && text.len() < 1_000, "{said:?} in {text:?}");
     }
     assert_eq!(post(&served, "/foo", &review("broken")).await, (500, "the cloud does not answer\n".to_owned()));
     assert_eq!(post(&served, "/bar", &review("good")).await.0, 404, "it is not selected");
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for line in [
-        r#"cloud_provider_webhook_request_total{code="400",webhook="foo"} 9"#,
+        r#"cloud_provider_webhook_request_total{code="400",webhook="foo"} 11"#,
         r#"cloud_provider_webhook_request_total{code="500",webhook="foo"} 1"#,
-        r#"cloud_provider_webhook_request_duration_seconds_count{code="400",webhook="foo"} 9"#,
+        r#"cloud_provider_webhook_request_duration_seconds_count{code="400",webhook="foo"} 11"#,
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
+}
+
+/// As many bodies as there are reviews at once, of which only the first byte arrives.
+#[tokio::test]
+async fn a_review_does_not_wait_for_the_slow_bodies_of_others() {
+    let served = serve(&mut Registry::default());
+    let mut slow = Vec::new();
+    for _ in 0..BODIES_OF_ONE_ADDRESS_MAX - 1 {
+        let mut stream = served.connect(None, &["http/1.1"]).await;
+        let head = "POST /foo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        slow.push(stream);
+    }
+    let (status, text) = post(&served, "/foo", &review("good")).await;
+    assert_eq!(status, 200, "{text}");
 }
