@@ -74,7 +74,7 @@ pub use provider_addresses::{CidrError, ProviderAddresses};
 pub use providers::{ProviderEntry, Providers, ProvidersError};
 pub use report::Activity;
 pub use route::{ClusterCidrError, parse_cluster_cidr};
-pub use service::orphans::{Orphan, find_orphans, may_want_load_balancers, orphan_notice};
+pub use service::orphans::{AskedServices, Orphan, find_orphans, may_want_load_balancers, orphan_notice};
 pub use service_spec::provider_service;
 pub use settings::{ControllerSettings, EnabledControllers};
 pub use throttle::{Rate, Throttle, ThrottleLayer};

@@ -25,7 +25,7 @@ use std::{
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{
-    Call, EventKind, Interface, LoadBalancerInventory, OwnedLoadBalancer, Provider, Result, Service,
+    Call, Code, Error, EventKind, Interface, LoadBalancerInventory, OwnedLoadBalancer, Provider, Result, Service,
 };
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,7 @@ const NAME_SHOWN_MAX: usize = 128;
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &CancellationToken) {
     let mut unwanted = UnwantedScans::default();
     while timeout(context.settings.orphan_scan_period, stop.cancelled()).await.is_err() {
-        scan(context, lane, &mut unwanted).await;
+        scan(context, lane, &mut unwanted, stop).await;
     }
 }
 
@@ -82,10 +82,11 @@ pub struct Orphan {
 ///
 /// # Errors
 /// Those of the provider's list or of a name; the result is then unknown. `Unsupported` if the
-/// provider's settings switch the inventory off.
+/// provider's settings switch the inventory off. `NotServing` after `stop`, which no further call
+/// follows.
 pub async fn find_orphans(
     provider: &dyn Provider,
-    call: &Call,
+    (call, stop): (&Call, &CancellationToken),
     cluster: &str,
     services: &[Arc<Service>],
 ) -> Result<Vec<Orphan>> {
@@ -108,6 +109,9 @@ pub async fn find_orphans(
         if unwanted.is_empty() {
             return Ok(Vec::new());
         }
+        if stop.is_cancelled() {
+            return Err(Error::new(Code::NotServing, "the scan for orphaned load balancers was stopped"));
+        }
         used.insert(load_balancers.name(call, cluster, service).await?);
     }
     unwanted.retain(|share| share.service.is_some() || !used.contains(&share.name));
@@ -115,7 +119,7 @@ pub async fn find_orphans(
     Ok(unwanted.into_iter().map(orphan).collect())
 }
 
-async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans) {
+async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans, stop: &CancellationToken) {
     let actor = Actor { controller: controllers::SERVICE, provider: lane.name.clone() };
     if lane.off_for(Interface::LoadBalancerInventory).is_some() {
         return;
@@ -124,7 +128,10 @@ async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans)
     // observe (pure)
     let services = candidates(context);
     // list, name (provider)
-    let found = find_orphans(&*lane.provider, &call, &context.settings.cluster_name, &services).await;
+    let found = find_orphans(&*lane.provider, (&call, stop), &context.settings.cluster_name, &services).await;
+    if stop.is_cancelled() {
+        return;
+    }
     let is_configured = context.is_configured(lane, controllers::SERVICE, (Interface::LoadBalancerInventory, &found));
     let found = match found {
         // Nothing is known any more about what earlier scans found.
@@ -149,34 +156,37 @@ async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans)
     if context.settings.delete_orphans
         && let Some(inventory) = lane.provider.load_balancer_inventory()
     {
-        delete(context, (lane, &actor), (inventory, &call), services, unwanted).await;
+        let asked = AskedServices::new(services);
+        delete(context, (lane, &actor), (inventory, &call, stop), asked, unwanted).await;
     }
     let labels = ProviderLabels { provider: lane.name.clone() };
     let count = i64::try_from(unwanted.orphans().count()).unwrap_or(i64::MAX);
     context.reporter.metrics.orphaned_load_balancers.get_or_create(&labels).set(count);
 }
 
-/// `services`: those for which the scan has asked.
 async fn delete(
     context: &Context,
     (lane, actor): (&Lane, &Actor),
-    (inventory, call): (&dyn LoadBalancerInventory, &Call),
-    services: Vec<Arc<Service>>,
+    (inventory, call, stop): (&dyn LoadBalancerInventory, &Call, &CancellationToken),
+    mut asked: AskedServices,
     unwanted: &mut UnwantedScans,
 ) {
     let unused = unwanted.orphans().filter(|(_, in_use)| !in_use).map(|(share, _)| share);
     let shares: Vec<OwnedLoadBalancer> = unused.take(DELETIONS_PER_SCAN_MAX).cloned().collect();
-    let mut asked: BTreeMap<String, Arc<Service>> =
-        services.into_iter().map(|service| (service.uid.clone(), service)).collect();
+    let cluster_name = &*context.settings.cluster_name;
     for share in shares {
         let shown = shown(&share.name);
         let deleted = async {
-            if is_wanted_meanwhile(context, lane, (call, &mut asked), &share).await? {
+            let services = candidates(context);
+            if asked.want_meanwhile(&*lane.provider, (call, cluster_name), services, &share).await?
+                || stop.is_cancelled()
+            {
                 return Ok(false);
             }
-            inventory.delete(call, &context.settings.cluster_name, &share).await.map(|()| true)
+            inventory.delete(call, cluster_name, &share).await.map(|()| true)
         };
         match deleted.await {
+            Ok(false) if stop.is_cancelled() => return,
             // The next scan finds whose it is.
             Ok(false) => unwanted.forget(&share),
             Ok(true) => {
@@ -197,26 +207,44 @@ async fn delete(
     }
 }
 
-/// Whether a Service that is not among those `asked`, or is another one by now, has the share's
-/// load balancer.
-async fn is_wanted_meanwhile(
-    context: &Context,
-    lane: &Lane,
-    (call, asked): (&Call, &mut BTreeMap<String, Arc<Service>>),
-    share: &OwnedLoadBalancer,
-) -> Result<bool> {
-    let Some(load_balancers) = lane.provider.load_balancers() else { return Ok(false) };
-    for service in candidates(context) {
-        if asked.get(&service.uid) == Some(&service) {
-            continue;
-        }
-        let is_named = share.service.as_ref().is_some_and(|(_, _, uid)| *uid == service.uid);
-        if is_named || load_balancers.name(call, &context.settings.cluster_name, &service).await? == share.name {
-            return Ok(true);
-        }
-        asked.insert(service.uid.clone(), service);
+/// The Services for whose names a search has asked, by UID.
+#[derive(Debug)]
+pub struct AskedServices(BTreeMap<String, Arc<Service>>);
+
+impl AskedServices {
+    /// Those of a search.
+    #[must_use]
+    pub fn new(services: Vec<Arc<Service>>) -> Self {
+        Self(services.into_iter().map(|service| (service.uid.clone(), service)).collect())
     }
-    Ok(false)
+
+    /// Whether one of the present `services` that came, or changed, since the search has the
+    /// share's load balancer. To be asked immediately before a deletion, because a search lasts
+    /// minutes.
+    ///
+    /// # Errors
+    /// Those of a name: the share may be wanted.
+    pub async fn want_meanwhile(
+        &mut self,
+        provider: &dyn Provider,
+        (call, cluster): (&Call, &str),
+        services: Vec<Arc<Service>>,
+        share: &OwnedLoadBalancer,
+    ) -> Result<bool> {
+        // Another release may have no load balancers.
+        let Some(load_balancers) = provider.load_balancers() else { return Ok(true) };
+        for service in services {
+            if self.0.get(&service.uid) == Some(&service) {
+                continue;
+            }
+            let is_named = share.service.as_ref().is_some_and(|(_, _, uid)| *uid == service.uid);
+            if is_named || load_balancers.name(call, cluster, &service).await? == share.name {
+                return Ok(true);
+            }
+            self.0.insert(service.uid.clone(), service);
+        }
+        Ok(false)
+    }
 }
 
 /// Every Service that may want a load balancer, whatever its provider, including deleted Services

@@ -7,18 +7,20 @@
 //! 2. look twice (client, provider): read the Services, then the cloud. A Service may be created,
 //!    with its load balancer, between the two reads; the second look finds that Service. So only
 //!    load balancers that both looks found are orphans.
-//! 3. delete (provider): delete the named load balancers, if all of them are orphans.
+//! 3. delete (client, provider): delete the named load balancers, if all of them are orphans.
+//!    Before each deletion, read the Services once more.
 //! 4. print.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, api::ListParams};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use skysail_controllers::{find_orphans, may_want_load_balancers, names::reasons, orphan_notice};
-use skysail_provider::{Call, Code, OwnedLoadBalancer, Provider as _};
+use skysail_controllers::{AskedServices, find_orphans, may_want_load_balancers, names::reasons, orphan_notice};
+use skysail_provider::{Call, Code, Error, OwnedLoadBalancer, Provider as _, Service};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{LoggingFormat, OrphansArgs, OutputFormat},
@@ -81,8 +83,8 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
     }
     fleet.first_releases().await;
     // look twice (client, provider)
-    let first = look(&client, &fleet, &args).await?;
-    let mut found = look(&client, &fleet, &args).await?;
+    let (first, _) = look(&client, &fleet, &args).await?;
+    let (mut found, services) = look(&client, &fleet, &args).await?;
     found.retain(|orphan| first.contains(orphan));
     let events = events(&client).await;
     for orphan in &mut found {
@@ -90,8 +92,9 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
     }
     // delete (provider)
     check_named(&found, &args.delete).or_exit(Reason::Usage)?;
+    let mut asked = AskedServices::new(services);
     for orphan in found.iter_mut().filter(|orphan| args.delete.contains(&orphan.name)) {
-        delete(&fleet, &args, orphan).await?;
+        delete((&client, &fleet), &args, orphan, &mut asked).await?;
     }
     // print
     output::print(shown(&found, &args.cluster_name, args.output)?.as_bytes())
@@ -123,8 +126,15 @@ async fn take_up_objects(fleet: &mut Fleet, client: kube::Client, only: Option<&
     Ok(())
 }
 
-async fn look(client: &kube::Client, fleet: &Fleet, args: &OrphansArgs) -> anyhow::Result<Vec<Orphan>> {
+/// The orphans, and the Services that the search has asked for.
+async fn look(
+    client: &kube::Client,
+    fleet: &Fleet,
+    args: &OrphansArgs,
+) -> anyhow::Result<(Vec<Orphan>, Vec<Arc<Service>>)> {
     let services = may_want_load_balancers(&services(client).await.or_exit(Reason::Unreachable)?);
+    // Ctrl-C ends the process.
+    let stop = CancellationToken::new();
     let mut orphans = Vec::new();
     for (name, served) in &fleet.served {
         let slot = &served.slot;
@@ -132,7 +142,7 @@ async fn look(client: &kube::Client, fleet: &Fleet, args: &OrphansArgs) -> anyho
             let trouble = slot.status().borrow().trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
             return Err(anyhow!("the provider {name} does not serve{trouble}")).or_exit(Reason::Refused);
         }
-        let found = match find_orphans(&**slot, &Call::default(), &args.cluster_name, &services).await {
+        let found = match find_orphans(&**slot, (&Call::default(), &stop), &args.cluster_name, &services).await {
             // The cloud-config switches the inventory off.
             Err(error) if error.code == Code::Unsupported => Vec::new(),
             Err(error) => bail!("the provider {name} returned {}: {error}", error.code.category()),
@@ -140,7 +150,7 @@ async fn look(client: &kube::Client, fleet: &Fleet, args: &OrphansArgs) -> anyho
         };
         orphans.extend(found.into_iter().map(|one| orphan(name, one)));
     }
-    Ok(orphans)
+    Ok((orphans, services))
 }
 
 async fn services(client: &kube::Client) -> anyhow::Result<Vec<core::Service>> {
@@ -185,13 +195,24 @@ fn check_named(found: &[Orphan], named: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn delete(fleet: &Fleet, args: &OrphansArgs, orphan: &mut Orphan) -> anyhow::Result<()> {
-    let slot = fleet.served.get(&orphan.provider).map(|served| &served.slot);
-    let inventory = slot.and_then(|slot| slot.load_balancer_inventory());
-    let inventory = inventory
-        .with_context(|| format!("the provider {} no longer exports load-balancer-inventory", orphan.provider))?;
-    let deleted = inventory.delete(&Call::default(), &args.cluster_name, &orphan.share).await;
-    deleted.map_err(|error| anyhow!("cannot delete {:?}: {}: {error}", orphan.name, error.code.category()))?;
+async fn delete(
+    (client, fleet): (&kube::Client, &Fleet),
+    args: &OrphansArgs,
+    orphan: &mut Orphan,
+    asked: &mut AskedServices,
+) -> anyhow::Result<()> {
+    let gone = || format!("the provider {} no longer exports load-balancer-inventory", orphan.provider);
+    let slot = &fleet.served.get(&orphan.provider).with_context(gone)?.slot;
+    let inventory = slot.load_balancer_inventory().with_context(gone)?;
+    let (call, cluster, share) = (Call::default(), &*args.cluster_name, &orphan.share);
+    let failed = |error: Error| anyhow!("cannot delete {:?}: {}: {error}", orphan.name, error.code.category());
+    let present = may_want_load_balancers(&services(client).await.or_exit(Reason::Unreachable)?);
+    ensure!(
+        !asked.want_meanwhile(&**slot, (&call, cluster), present, share).await.map_err(failed)?,
+        "cannot delete {:?}: a Service began to use it; list the orphans again",
+        orphan.name
+    );
+    inventory.delete(&call, cluster, share).await.map_err(failed)?;
     orphan.deleted = true;
     Ok(())
 }

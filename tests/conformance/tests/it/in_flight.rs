@@ -1,11 +1,11 @@
 //! Changes while a call is in flight, or while a key waits for its next try.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
 use skysail_controllers::Ending;
 use skysail_dev::api::{Fault, RequestInfo};
-use skysail_provider::{Code, Error};
+use skysail_provider::{Code, Error, OwnedLoadBalancer};
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
@@ -120,6 +120,37 @@ async fn a_shutdown_during_a_look_up_of_many_pages_sends_no_further_page() {
     let ending = world.running.join_next().await.unwrap().unwrap().unwrap();
     let calls = world.fake().take_calls();
     assert!(ending == Ending::Clean && calls.len() <= 2, "{ending:?} {calls:?}");
+}
+
+/// One orphan that stays makes each scan ask for the name of every Service.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_during_a_scan_for_orphans_asks_for_no_further_name() {
+    let mut world = World::new().set(|settings| settings.orphan_scan_period = 600 * S).start().await;
+    for number in 0..30 {
+        world.add_service(&format!("s{number}"), json!({})).await;
+    }
+    let service = Some(("default".to_owned(), "old".to_owned(), "uid-1".to_owned()));
+    world.fake().leave_behind(OwnedLoadBalancer { name: "lb-old".to_owned(), service: service.clone() });
+    world.fake().leave_behind(OwnedLoadBalancer { name: "lb-older".to_owned(), service: None });
+    pass(590 * S).await;
+    let stop = world.stop.clone();
+    let names = AtomicUsize::new(0);
+    world.fake().on_call(move |line| {
+        let is_second = line.starts_with("name") && names.fetch_add(1, Ordering::SeqCst) == 1;
+        let stop = stop.clone();
+        Box::pin(async move {
+            if is_second {
+                stop.cancel();
+            }
+            pass(S).await;
+        })
+    });
+    drop(world.fake().take_calls());
+    pass(60 * S).await;
+    let ending = world.running.join_next().await.unwrap().unwrap().unwrap();
+    let calls = world.fake().take_calls();
+    let names = calls.iter().filter(|call| call.starts_with("name")).count();
+    assert!(ending == Ending::Clean && names == 2, "{ending:?} {calls:?}");
 }
 
 /// A cloud that throttles an account answers `retry-after` to each call.
