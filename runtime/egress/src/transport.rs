@@ -12,6 +12,7 @@ use std::{
     error::Error as StdError,
     io,
     net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -28,18 +29,25 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::{Body as _, Incoming},
     ext::on_informational,
+    rt::{Read, ReadBufCursor, Write},
 };
 use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
     client::legacy::{
         self,
-        connect::{HttpConnector, dns::Name},
+        connect::{Connected, Connection, HttpConnector, dns::Name},
     },
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::{net::TcpStream, select, sync::Notify, task::coop::consume_budget, time::timeout};
+use tokio::{
+    net::TcpStream,
+    select,
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    task::coop::consume_budget,
+    time::timeout,
+};
 use tower::{BoxError, Service, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{policy::EgressRefusal, resolver::Resolver};
@@ -83,6 +91,8 @@ pub struct TransportOptions {
     pub headers_max: u32,
     /// Idle connections that are kept for each origin.
     pub idle_max: usize,
+    /// One permit for each open connection, idle ones included. Clients may share the permits.
+    pub connections: Arc<Semaphore>,
 }
 
 /// A client certificate chain and its key.
@@ -95,7 +105,13 @@ pub struct Client {
     headers_max: u64,
 }
 
-type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+type Connector = BoxCloneSyncService<Uri, Counted, BoxError>;
+
+/// A connection that holds its permit of [`TransportOptions::connections`].
+struct Counted {
+    stream: MaybeHttpsStream<TokioIo<TcpStream>>,
+    _permit: OwnedSemaphorePermit,
+}
 
 /// An answer whose body is still to be read.
 #[derive(Debug)]
@@ -160,9 +176,16 @@ impl Client {
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let tls =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().wrap_connector(tcp);
+        let connections = Arc::clone(&options.connections);
         let connector = service_fn(move |to: Uri| {
-            let connecting = tls.clone().oneshot(to);
-            async move { timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(too_slow().into())) }
+            let (tls, connections) = (tls.clone(), Arc::clone(&connections));
+            async move {
+                // Idle connections give their permits back after POOL_IDLE_TIMEOUT.
+                let permit = timeout(CONNECT_TIMEOUT, connections.acquire_owned()).await;
+                let permit = permit.map_err(|_| too_many_connections())??;
+                let stream = timeout(CONNECT_TIMEOUT, tls.oneshot(to)).await.map_err(|_| too_slow())??;
+                Ok::<_, BoxError>(Counted { stream, _permit: permit })
+            }
         });
         let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -220,6 +243,52 @@ impl Client {
     }
 }
 
+// === impl Counted ===
+
+impl Counted {
+    fn pinned(self: Pin<&mut Self>) -> Pin<&mut MaybeHttpsStream<TokioIo<TcpStream>>> {
+        Pin::new(&mut self.get_mut().stream)
+    }
+}
+
+impl Connection for Counted {
+    fn connected(&self) -> Connected {
+        self.stream.connected()
+    }
+}
+
+impl Read for Counted {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        self.pinned().poll_read(cx, buf)
+    }
+}
+
+impl Write for Counted {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.pinned().poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.pinned().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.pinned().poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.pinned().poll_write_vectored(cx, bufs)
+    }
+}
+
 impl StreamingResponse {
     /// The length of the body, where the peer has announced it.
     #[must_use]
@@ -264,6 +333,13 @@ impl TransportError {
 
 fn too_slow() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("no connection after {} s", CONNECT_TIMEOUT.as_secs()))
+}
+
+fn too_many_connections() -> io::Error {
+    let seconds = CONNECT_TIMEOUT.as_secs();
+    io::Error::other(format!(
+        "no connection after {seconds} s: the provider has too many open connections, idle ones included"
+    ))
 }
 
 fn add_defaults(headers: &mut HeaderMap) {

@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use tokio::sync::Semaphore;
+
 use super::{HttpLimits, Resolver};
 use crate::{
     credentials::ClientCertificate,
@@ -15,6 +17,15 @@ use crate::{
 
 /// Idle connections kept for each origin: the default concurrency of two calls.
 const POOL_IDLE_MAX: usize = 8;
+
+/// Open connections of one provider, idle ones included: a wildcard origin allows any number of
+/// origins, and the file descriptors of the process are those of all providers. 64 calls with the
+/// default concurrency of four requests need no more.
+pub(super) const CONNECTIONS_MAX: usize = 256;
+
+/// Connections for each request that a call may have in flight, where these are more than
+/// [`CONNECTIONS_MAX`]: one for each of the default number of concurrent calls.
+const CONNECTIONS_FOR_A_REQUEST: usize = 16;
 
 /// The transport of a provider cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +58,8 @@ impl Clients {
         limits: &HttpLimits,
         resolver: Arc<dyn Resolver>,
     ) -> Result<Self, HttpClientError> {
+        let in_flight = usize::try_from(limits.concurrency_per_call).unwrap_or(usize::MAX);
+        let connections = CONNECTIONS_MAX.max(in_flight.saturating_mul(CONNECTIONS_FOR_A_REQUEST));
         let roots = roots(policy.ca()).map_err(|(index, source)| HttpClientError::CaBundle { index, source })?;
         let judging = Arc::clone(policy);
         let options = TransportOptions {
@@ -55,6 +68,7 @@ impl Clients {
             judge: Arc::new(move |_: &str, address: IpAddr| judging.judge_address(address)),
             headers_max: limits.headers_max,
             idle_max: POOL_IDLE_MAX,
+            connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
         };
         let plain = Client::new(&options, None).map_err(HttpClientError::Tls)?;
         Ok(Self { options, plain, by_certificate: Mutex::default() })

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use self::server::{Reply, Server, ok};
+use super::clients::CONNECTIONS_MAX;
 use super::{
     Failure, FailureKind, Held, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpResponse, HttpUsage, Resolver,
 };
@@ -224,6 +225,27 @@ async fn a_reused_connection_needs_no_look_up_because_its_peer_was_judged() {
         }
     }
     assert_eq!((resolver.look_ups(), server.connections()), (1, 1));
+}
+
+/// A wildcard origin allows any number of names, and the process has one table of file descriptors.
+#[tokio::test]
+async fn a_provider_has_a_bound_of_open_connections_whatever_its_origins() {
+    let server = Server::start(|_| ok("")).await;
+    let port = server.address.port();
+    let egress =
+        format!(r#"{{"rules": [{{"origins": ["http://*.cloud.test:{port}"]}}], "allowCidrs": ["127.0.0.1/32"]}}"#);
+    let client = client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]));
+    let url = |number: usize| format!("http://a{number}.cloud.test:{port}/");
+    for number in 0..CONNECTIONS_MAX {
+        send(&client, get(url(number))).await.unwrap();
+    }
+    // An idle connection is used again.
+    send(&client, get(url(0))).await.unwrap();
+    tokio::time::pause();
+    let failure = send(&client, get(url(CONNECTIONS_MAX))).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Unreachable, "{failure}");
+    assert!(failure.message.contains("too many open connections"), "{failure}");
+    assert_eq!(server.connections(), CONNECTIONS_MAX);
 }
 
 #[tokio::test]

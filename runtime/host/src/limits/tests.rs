@@ -90,6 +90,10 @@ own outcome.
         let [min, max, default] = [min, max, default].map(|value| shown(value, unit));
         writeln!(text, "| `{name}` | {unit} | {min} to {max} | {default} | {beyond} | {reason} |").unwrap();
     }
-    text.push_str("\n`httpTimeMs` may not be more than `deadlineMs`: an exchange cannot take longer than its call.\n");
+    text.push_str(
+        "\n`httpTimeMs` may not be more than `deadlineMs`: an exchange cannot take longer than its call.\n\n\
+         A provider has at most 256 open connections, idle ones included, or sixteen times `httpConcurrency`\n\
+         if that is more. A request that gets no connection within 10 s fails with `unreachable`.\n",
+    );
     expect_file!["../../LIMITS.md"].assert_eq(&text);
 }

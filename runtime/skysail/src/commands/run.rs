@@ -12,6 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use skysail_controllers::{
     Clients, ControllerMetrics, ControllerSettings, Ending, Events, Manager, ProviderEntry, Providers, Recorder,
 };
@@ -60,6 +61,7 @@ const CLUSTER_PERIOD: Duration = Duration::from_millis(250);
 /// A file or a flag is invalid, the cluster does not answer, or a task failed.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     let verbosity = telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
+    raise_open_files();
     let Threads { work, control } = Threads::start()?;
     let outcome = work.block_on(serve(args, verbosity, control.handle()));
     // A blocked thread, for example by a file system that does not answer, must not keep the
@@ -67,6 +69,15 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     work.shutdown_timeout(BLOCKED_THREADS_WAIT);
     control.shutdown_background();
     outcome
+}
+
+/// Raises the limit of open files to the one that the process may have: container runtimes start it
+/// with 1,024, and each provider may have 256 connections.
+fn raise_open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!("the limit of open files stays at {current:?}: {error}");
+    }
 }
 
 async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ use skysail_egress::{
     policy::EgressRefusal,
     transport::{self, Client, TransportOptions},
 };
+use tokio::sync::Semaphore;
 use url::Url;
 
 use super::credentials::Credentials;
@@ -20,6 +21,10 @@ use crate::error::TargetRefusal;
 
 /// The most headers of one answer: registries send a few dozen.
 const HEADERS_MAX: u32 = 100;
+
+/// Open connections of one registry. A pull sends one request after the other, to the registry and
+/// the hosts that it names.
+const CONNECTIONS_MAX: usize = 16;
 
 /// Checks an address of a host that a *registry* named; the error is the reason of the refusal.
 pub type AddressJudge = Arc<dyn Fn(IpAddr) -> Result<(), String> + Send + Sync>;
@@ -121,6 +126,7 @@ impl Registry {
             }),
             headers_max: HEADERS_MAX,
             idle_max: 1,
+            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         };
         let client =
             Client::new(&settings, None).map_err(|error| RegistryOptionsError::Tls(options.host.clone(), error))?;
