@@ -74,6 +74,8 @@ struct Findings {
     /// The signers of the policy with a valid signature.
     signed_by: BTreeSet<Signer>,
     seen: usize,
+    /// Those of `seen` that are at the present place.
+    seen_here: usize,
     /// Why the last invalid signature does not count.
     unusable: Option<Unusable>,
     /// The first failure of a request.
@@ -89,10 +91,12 @@ pub(super) async fn require(
     let mut search = Search { conversation, artifact, policy, findings: Findings::default() };
     // The search continues after a failure, because other signatures may suffice.
     search.referrers().await;
+    // Anybody who may push a referrer could otherwise hide the signatures at the tag.
+    search.findings.seen_here = 0;
     if !search.is_done() {
         search.tagged().await;
     }
-    let Findings { signed_by, seen, unusable, failure } = search.findings;
+    let Findings { signed_by, seen, seen_here: _, unusable, failure } = search.findings;
     match (seen, failure) {
         _ if signed_by.len() >= policy.required() => Ok(()),
         (0, Some(failure)) => Err(failure),
@@ -118,7 +122,7 @@ struct Search<'a, 'b> {
 
 impl Search<'_, '_> {
     fn is_done(&self) -> bool {
-        self.findings.signed_by.len() >= self.policy.required() || self.findings.seen >= LOOKED_AT_MAX
+        self.findings.signed_by.len() >= self.policy.required() || self.findings.seen_here >= LOOKED_AT_MAX
     }
 
     /// Checks the bundles that refer to the artifact.
@@ -163,6 +167,7 @@ impl Search<'_, '_> {
 
     fn count(&mut self, signed: Result<Signed, Unusable>) {
         self.findings.seen += 1;
+        self.findings.seen_here += 1;
         let judged = signed.and_then(|signed| self.policy.judge(&signed, self.artifact));
         match judged {
             Ok(by) => self.findings.signed_by.extend(by),

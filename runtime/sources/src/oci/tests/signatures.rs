@@ -484,6 +484,18 @@ async fn of_a_thousand_signatures_only_the_first_are_checked() {
     assert!(server.asked().len() < 140, "64 signatures with two requests each");
 }
 
+/// An account that may push referrers, and not the tag, cannot hide the signature at the tag.
+#[tokio::test]
+async fn a_signature_at_the_tag_counts_behind_many_foreign_referrers() {
+    let (server, signer, artifact) = signed_component().await;
+    let stranger = Signer::new();
+    let bundles: Vec<Value> = (0..100).map(|_| stranger.bundle(artifact, SIGN)).collect();
+    attach(&server, artifact, &bundles);
+    let text = simple_signing(artifact);
+    attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
+    assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
+}
+
 /// While the registry fails, an invalid signature does not prove that a valid one is missing.
 #[tokio::test]
 async fn a_failure_of_the_registry_is_reported_instead_of_an_unknown_signature() {
