@@ -22,6 +22,11 @@ impl Refusals {
         self.0.iter().find(|refusal| refusal.digest == digest)
     }
 
+    /// The rolled-back releases, the oldest first.
+    pub(crate) fn quarantine(&self) -> Vec<Refusal> {
+        self.0.iter().filter(|refusal| refusal.was_rolled_back()).cloned().collect()
+    }
+
     /// Other settings may make a release acceptable. A rolled-back release was judged by its calls,
     /// and stays.
     pub(crate) fn settings_changed(&mut self) {

@@ -25,6 +25,9 @@ pub struct SlotStatus {
     /// Why the newest offer does not serve, or why the active release does not have the newest
     /// cloud-config; none where neither is refused.
     pub refused: Option<Refusal>,
+    /// The releases that were rolled back, the oldest first.
+    #[serde(skip)]
+    pub quarantine: Vec<Refusal>,
     /// Why the source has nothing to offer; none where the source's newest report was an offer.
     pub source_failure: Option<SourceFailure>,
     /// Swaps since the process started, the first release included.

@@ -112,6 +112,9 @@ pub struct Archive {
     _lock: File,
 }
 
+/// The end of the origin of an archived release.
+const KEPT_ON_DISK: &str = " (kept on disk)";
+
 /// The form of a record on disk.
 #[derive(Serialize, Deserialize)]
 struct Authenticated<T> {
@@ -205,7 +208,7 @@ impl Archive {
             tracing::warn!(provider.name = provider, file = %path.display(), "the last release on disk does not have the recorded digest; the provider starts from its source");
             return None;
         }
-        Some(Offer { bytes, digest, origin: format!("{} (kept on disk)", record.origin) })
+        Some(Offer { bytes, digest, origin: record.origin + KEPT_ON_DISK })
     }
 
     /// Keeps a component that has passed probation, in place of the provider's previous one, and
@@ -215,8 +218,9 @@ impl Archive {
     /// The component cannot be written or exceeds the limit; the previous one stays.
     pub fn put(&self, provider: &str, source: &str, offer: &Offer) -> Result<(), ArchiveError> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let record =
-            Record { digest: offer.digest.to_string(), origin: offer.origin.clone(), source: source.to_owned() };
+        // After a restart the archived release itself is kept again.
+        let origin = offer.origin.trim_end_matches(KEPT_ON_DISK).to_owned();
+        let record = Record { digest: offer.digest.to_string(), origin, source: source.to_owned() };
         self.release(provider, &record.digest)?;
         let holds = self.holds(offer);
         if holds && self.record(provider).as_ref() == Some(&record) {

@@ -16,6 +16,9 @@ const QUARANTINED_MAX: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Folder(Arc<Mutex<BTreeMap<String, Records>>>);
 
+/// The end of the origin of a kept component.
+const KEPT_ON_DISK: &str = " (kept on disk)";
+
 /// The records of one provider.
 #[derive(Debug, Default)]
 struct Records {
@@ -30,7 +33,7 @@ impl Folder {
     pub(crate) fn kept(&self, provider: &str, place: usize) -> Option<Component> {
         let records = self.lock();
         let (_, kept) = records.get(provider)?.kept.as_ref().filter(|(from, _)| *from == place)?;
-        let origin = format!("{} (kept on disk)", kept.offer.origin.trim_end_matches(" (kept on disk)"));
+        let origin = format!("{}{KEPT_ON_DISK}", kept.offer.origin);
         Some(Component { offer: Offer { bytes: kept.offer.bytes.clone(), origin }, ..kept.clone() })
     }
 
@@ -44,7 +47,9 @@ impl Folder {
         let mut all = self.lock();
         let records = all.entry(provider.to_owned()).or_default();
         records.quarantined.retain(|known| *known.digest != *component.digest);
-        records.kept = Some((place, component.clone()));
+        let origin = component.offer.origin.trim_end_matches(KEPT_ON_DISK).to_owned();
+        let offer = Offer { bytes: component.offer.bytes.clone(), origin };
+        records.kept = Some((place, Component { offer, ..component.clone() }));
     }
 
     fn quarantine(&self, provider: &str, refusal: &Refusal) {
@@ -72,26 +77,26 @@ pub(crate) struct Keeper {
     pub(crate) last: Option<Component>,
     /// The digest of the component in the folder.
     kept: Option<Arc<str>>,
-    remembered: Option<Refusal>,
+    remembered: Vec<Refusal>,
 }
 
 impl Keeper {
     pub(crate) fn new(folder: Folder, provider: String, place: usize) -> Self {
-        Self { folder, provider, place, last: None, kept: None, remembered: None }
+        Self { folder, provider, place, last: None, kept: None, remembered: Vec::new() }
     }
 
     /// Returns the component that goes into the folder, if one does.
     pub(crate) fn follow(&mut self, status: &SlotStatus) -> Option<&Component> {
-        let refused = status.refused.as_ref();
+        self.remembered.retain(|known| status.quarantine.contains(known));
         // A refusal without an origin was read from the folder.
-        if let Some(refusal) = refused.filter(|refusal| refusal.was_rolled_back() && !refusal.origin.is_empty())
-            && self.remembered.as_ref() != Some(refusal)
-        {
-            self.remembered = Some(refusal.clone());
-            // If the operator asks for the release and it passes, the folder has to be written
-            // again.
-            self.kept = None;
-            self.folder.quarantine(&self.provider, refusal);
+        for refusal in status.quarantine.iter().filter(|refusal| !refusal.origin.is_empty()) {
+            if !self.remembered.contains(refusal) {
+                self.remembered.push(refusal.clone());
+                // If the operator asks for the release and it passes, the folder has to be written
+                // again.
+                self.kept = None;
+                self.folder.quarantine(&self.provider, refusal);
+            }
         }
         let component = self.last.as_ref()?;
         let is_it = |active: &ActiveStatus| active.passed && active.digest == *component.digest;

@@ -145,6 +145,7 @@ fn slot_status() -> SlotStatus {
             lasting: true,
             retried: false,
         }),
+        quarantine: Vec::new(),
         source_failure: Some(SourceFailure { code: "FileMissing", reason: "why".to_owned() }),
         swaps: 1,
         draining: 0,

@@ -156,12 +156,13 @@ struct Kept<F> {
     active: F,
     /// Digest of the component in the archive.
     kept: Option<String>,
-    remembered: Option<Refusal>,
+    /// The quarantine in the archive, as far as this has written it.
+    remembered: Vec<Refusal>,
 }
 
 impl<F: Fn() -> Option<Offer>> Kept<F> {
     const fn new(keeper: Keeper, offers: watch::Receiver<Offers>, active: F) -> Self {
-        Self { keeper, offers, active, kept: None, remembered: None }
+        Self { keeper, offers, active, kept: None, remembered: Vec::new() }
     }
 
     /// Runs in a task of its own: a disk that hangs must not delay an offer.
@@ -180,17 +181,19 @@ impl<F: Fn() -> Option<Offer>> Kept<F> {
 
     /// Returns whether the archive has what it should have.
     async fn follow(&mut self, status: SlotStatus) -> bool {
+        self.remembered.retain(|known| status.quarantine.contains(known));
         // A refusal without an origin was read from the archive.
-        if let Some(refusal) = status.refused.filter(|refusal| refusal.was_rolled_back() && !refusal.origin.is_empty())
-            && self.remembered.as_ref() != Some(&refusal)
-        {
+        for refusal in status.quarantine.iter().filter(|refusal| !refusal.origin.is_empty()) {
+            if self.remembered.contains(refusal) {
+                continue;
+            }
             // If the operator asks for the release and it passes, the archive has to be written
             // again.
             self.kept = None;
             if !self.keeper.remember(refusal.clone()).await {
                 return false;
             }
-            self.remembered = Some(refusal);
+            self.remembered.push(refusal.clone());
         }
         let Some(passed) = status.active.filter(|active| active.passed) else { return true };
         if self.kept.as_ref() == Some(&passed.digest) || !self.offers.borrow().contains(&passed.digest) {
@@ -519,7 +522,7 @@ mod tests {
             lasting: true,
             retried: false,
         };
-        let status = SlotStatus { refused: Some(rolled_back), ..serving(&first, true) };
+        let status = SlotStatus { quarantine: vec![rolled_back], ..serving(&first, true) };
         // A file in the folder's place, which root cannot write to either.
         fs::rename(folder.path(), folder.path().with_extension("away")).unwrap();
         fs::write(folder.path(), "").unwrap();
@@ -529,6 +532,27 @@ mod tests {
         assert!(kept.follow(status).await);
         let archived = archive.get("p", "file p.wasm", 1 << 20).map(|offer| offer.digest);
         assert_eq!((archived, archive.quarantined("p").len()), (Some(first.digest), 1));
+    }
+
+    /// The operator moves the tag back, or edits the source, before the disk is repaired. Then the
+    /// status shows no refusal any more.
+    #[tokio::test]
+    async fn a_rollback_that_could_not_be_written_is_written_after_the_next_offer() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
+        let refusals = ["second", "third"].map(|name| Refusal {
+            digest: offer(name).digest.to_string(),
+            origin: "file p.wasm".to_owned(),
+            stage: Stage::Active,
+            code: "RolledBack",
+            reason: "why".to_owned(),
+            lasting: true,
+            retried: false,
+        });
+        let status = SlotStatus { quarantine: refusals.to_vec(), refused: None, ..SlotStatus::default() };
+        let mut kept = Kept::new(keeper(&archive), offers(&[]), || None);
+        assert!(kept.follow(status).await);
+        assert_eq!(archive.quarantined("p").len(), 2);
     }
 
     /// For example after new settings ended its probation: a restart has to begin with its

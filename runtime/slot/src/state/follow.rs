@@ -117,6 +117,7 @@ impl<R: Release> State<R> {
                 Work::Idle | Work::Prepared { .. } => None,
             },
             refused: self.refused.clone(),
+            quarantine: self.refusals.quarantine(),
             source_failure: self.source_failure.clone(),
             swaps: self.swaps,
             draining: 0,

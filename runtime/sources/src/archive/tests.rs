@@ -50,6 +50,9 @@ fn the_last_component_is_kept_over_a_restart_and_the_one_before_it_is_not() {
     let archive = open(folder.path());
     assert_eq!((text(&archive, "a").as_deref(), text(&archive, "b").as_deref()), (Some("three"), Some("one")));
     assert_eq!(archive.get("a", SOURCE, MAX).unwrap().origin, "oci ghcr.io/org/provider:v1 (kept on disk)");
+    let again = archive.get("a", SOURCE, MAX).unwrap();
+    archive.put("a", SOURCE, &again).unwrap();
+    assert_eq!(archive.get("a", SOURCE, MAX).unwrap().origin, again.origin);
     archive.retain(|provider| provider == "b").unwrap();
     assert_eq!(text(&archive, "a"), None);
     archive.put("b", SOURCE, &offer("four")).unwrap();
