@@ -118,13 +118,6 @@ pub struct Compiled {
     pub cached: bool,
 }
 
-impl Compiled {
-    /// Whether the cost is within these limits.
-    pub(crate) fn is_within(&self, limits: CompileLimits) -> bool {
-        self.cost.is_none_or(|cost| cost.is_within(limits))
-    }
-}
-
 impl CompileCost {
     const fn is_within(self, limits: CompileLimits) -> bool {
         self.cpu.as_nanos() <= limits.time.as_nanos() && self.memory_bytes <= limits.memory_bytes
