@@ -227,6 +227,20 @@ impl People {
         }
     }
 
+    /// Registers each node again that has the machine of another node: a lie gave it that machine.
+    pub(crate) async fn part_swapped_nodes(&mut self) {
+        for cloud in self.clouds.clone() {
+            for (id, machine) in cloud.state().machines {
+                let node = self.referee.object(&format!("/api/v1/nodes/{}", machine.name)).unwrap_or_default();
+                let known = text(&node, "/spec/providerID");
+                if !known.is_empty() && known != id {
+                    self.delete_node(&machine.name).await;
+                    self.register(&machine.name, &cloud).await;
+                }
+            }
+        }
+    }
+
     /// Starts all machines, whose kubelets report Ready; machines without a node register again;
     /// nodes without a machine are not Ready.
     pub(crate) async fn bring_everything_up(&mut self) {
@@ -238,17 +252,13 @@ impl People {
         }
         for cloud in self.clouds.clone() {
             cloud.change(|state| state.machines.values_mut().for_each(|machine| machine.off = false));
-            for (id, machine) in cloud.state().machines {
-                let node = self.referee.object(&format!("/api/v1/nodes/{}", machine.name)).unwrap_or_default();
-                let known = text(&node, "/spec/providerID");
-                if node.is_null() {
-                    self.register(&machine.name, &cloud).await;
-                } else if !known.is_empty() && known != id {
-                    self.delete_node(&machine.name).await;
+            for machine in cloud.state().machines.into_values() {
+                if self.referee.object(&format!("/api/v1/nodes/{}", machine.name)).is_none() {
                     self.register(&machine.name, &cloud).await;
                 }
             }
         }
+        self.part_swapped_nodes().await;
         // A lie may have given a node the machine of another node.
         for name in self.names("/api/v1/nodes") {
             let node = self.referee.object(&format!("/api/v1/nodes/{name}")).unwrap_or_default();

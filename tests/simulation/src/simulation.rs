@@ -400,6 +400,10 @@ impl Day {
         let mut wrong = look(self);
         while !wrong.is_empty() && began.elapsed() < max {
             self.offer_where_needed();
+            // A process may act on a lie that was told before the faults stopped.
+            if self.plan.cloud.lies_swapped > 0.0 {
+                self.people.part_swapped_nodes().await;
+            }
             self.pass(LOOK).await;
             wrong = look(self);
         }
