@@ -315,6 +315,17 @@ impl<R: Release> State<R> {
         refusal.is_some() && self.asked.as_deref() == Some(digest) && self.serving.is_some()
     }
 
+    /// Ends the load of a rolled-back release that the operator does not ask for any more.
+    fn withdraw(&mut self, output: &mut Output<R>) {
+        let Work::Loading { component, .. } = &self.work else { return };
+        let refusal = self.refusals.get(&component.digest).filter(|_| !self.is_asked_for(component)).cloned();
+        let Some(refusal) = refusal else { return };
+        if let Work::Loading { component, replies, .. } = self.work.take() {
+            self.newest = Newest::Refused(component);
+            self.refuse(refusal, replies, output);
+        }
+    }
+
     fn loaded(
         &mut self,
         component: Component,
@@ -449,6 +460,7 @@ impl<R: Release> State<R> {
         match told {
             Told::Asked(asked) => {
                 if self.ask_again(asked) {
+                    self.withdraw(output);
                     self.retry(Vec::new(), output);
                 }
             }

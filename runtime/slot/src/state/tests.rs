@@ -486,6 +486,12 @@ impl World {
         self.step(Event::Request(Request::TrialEnded { number, result }));
     }
 
+    /// The operator asks for this release again.
+    fn ask(&mut self, digest: Option<String>) {
+        let done = Self::answer(&mut self.confirmations);
+        self.step(Event::Request(Request::Told { told: Told::Asked(digest), done }));
+    }
+
     /// New settings of this kind, under which the active release goes on (1), the newest offer
     /// serves (2) or no release serves (4).
     fn reconfigure(&mut self, kind: u8, outcome: u8) {
@@ -507,6 +513,25 @@ fn on_probation() -> World {
     }
     assert!(world.status.probation.is_some() && !world.has_passed());
     world
+}
+
+/// Found by the sequences above.
+#[test]
+fn a_retry_that_the_operator_withdraws_during_the_load_does_not_serve() {
+    let mut world = on_probation();
+    world.end_probation(Err(Breach::Errors { share: 1.0, before: 0.0 }));
+    let (good, bad) = (offered(0).digest, offered(1).digest);
+    for withdrawn in [None, Some(offered(2).digest.to_string())] {
+        world.ask(Some(bad.to_string()));
+        assert!(matches!(&world.state().work, Work::Loading { component, .. } if component.digest == bad));
+        world.ask(withdrawn);
+        assert!(matches!(world.state().work, Work::Idle));
+        assert_eq!(world.status.active.as_ref().unwrap().digest, *good);
+        assert_eq!(world.status.refused.as_ref().unwrap().digest, *bad);
+    }
+    world.ask(Some(bad.to_string()));
+    world.end_work(1);
+    assert_eq!(world.status.active.as_ref().unwrap().digest, *bad);
 }
 
 #[test]
