@@ -6,37 +6,85 @@
 //! removes the value from the answer ([`redact`]). Values are held in [`Secret`], whose `Debug`
 //! shows nothing.
 //!
+//! The value is the operator's own (a token, a password), or the token of a [`session`], for which
+//! the host logs in with the operator's values.
+//!
 //! [`Credentials::exchange`] replaces all values at once: a request under way keeps the old value,
 //! later requests use the new one. Values of the previous generation are still redacted, because
 //! answers may still repeat them.
 //!
 //! Must not send requests and must not decide which addresses are allowed.
 
+mod login;
 mod read;
 mod redact;
 mod secret;
+mod session;
+mod signature;
 mod spec;
 mod view;
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
 
 use arc_swap::ArcSwap;
-use http::{HeaderName, HeaderValue};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request};
+use tokio::time::Instant;
 
 use crate::policy::{Authority, Origin, OriginError};
+use login::Vsphere;
+pub(crate) use login::{Answer, Endpoint, Login, Progress, Step};
 use read::Reader;
 pub(crate) use redact::{Redactor, SECRET_BYTES_MIN};
 pub(crate) use secret::ClientCertificate;
 pub use secret::Secret;
-pub use spec::{BasicSpec, ClientCertificateSpec, CredentialSpec, HeaderSpec, SecretKeyRef, ValueFrom};
+pub use session::LoginError;
+pub(crate) use session::{Account, Issued, Session, Token};
+use signature::{AWS_HEADERS, AwsKeys, AwsSigner, CloudStackKeys};
+pub use spec::{
+    ApplicationCredentialSpec, AwsAccessKeySpec, AwsCredentialsFileSpec, AwsInstanceMetadataSpec, AwsSpec,
+    AwsWebIdentitySpec, BasicSpec, ClientAuthentication, ClientCertificateSpec, CloudStackSpec, CredentialSpec,
+    HeaderSpec, KeystoneNameSpec, KeystonePasswordSpec, KeystoneSpec, OAuth2Spec, SecretKeyRef, ServiceAccountKeySpec,
+    ServiceAccountTokenSpec, ValueFrom, VsphereSpec,
+};
 
 /// Values from Secrets of the cluster, as they were read.
 pub type SecretValues = BTreeMap<SecretKeyRef, Secret>;
+
+/// How long the text of a token is redacted, where its lifetime is shorter or not known. An answer
+/// may take an hour, and a token may be valid for longer than its issuer says.
+const TOKEN_KEPT_MIN: Duration = Duration::from_hours(2);
+
+/// As [`TOKEN_KEPT_MIN`], where the lifetime is longer.
+const TOKEN_KEPT_MAX: Duration = Duration::from_hours(24);
+
+/// The most tokens of one credential that are redacted, and the most bytes of them. A cloud that
+/// rejects every token causes seven logins in an hour.
+const TOKENS_MAX: usize = 16;
+const TOKENS_BYTES_MAX: usize = 64 << 10;
 
 /// The credentials of one provider.
 #[derive(Debug)]
 pub struct Credentials {
     current: ArcSwap<Generation>,
+    issued: Mutex<Vec<IssuedSecret>>,
+    /// Redacts the values of the current generation, the one before, and of `issued`.
+    redactor: ArcSwap<Redactor>,
+}
+
+/// A token, which answers may repeat while the token is valid.
+#[derive(Clone, Debug)]
+struct IssuedSecret {
+    /// Of the credential.
+    name: Arc<str>,
+    secrets: Vec<Secret>,
+    redactor: Redactor,
+    until: Instant,
 }
 
 /// All credentials as of one reading.
@@ -44,6 +92,13 @@ pub struct Credentials {
 pub(crate) struct Generation {
     by_name: BTreeMap<String, Credential>,
     redactor: Redactor,
+}
+
+/// Redacts the values of one generation, and every token that is issued until the answer arrives.
+#[derive(Clone, Debug)]
+pub(crate) struct Redaction {
+    generation: Arc<Generation>,
+    credentials: Arc<Credentials>,
 }
 
 /// New values that are not used yet: see [`Credentials::exchange`].
@@ -58,12 +113,20 @@ pub(crate) struct Credential {
 }
 
 /// What is added to a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Proof {
     /// A header; `secrets` are the texts that are redacted from answers.
     Header { name: HeaderName, value: HeaderValue, secrets: Vec<Secret> },
     /// A client certificate for the TLS handshake.
     ClientCertificate(Arc<ClientCertificate>),
+    /// The token of a session.
+    Session(Arc<Session>),
+    /// A signature by keys of AWS.
+    Aws { signer: AwsSigner, keys: AwsKeys, secrets: Vec<Secret> },
+    /// A signature by the keys of a CloudStack user.
+    CloudStack { keys: CloudStackKeys, secrets: [Secret; 1] },
+    /// The tokens of vCenter Server's two APIs.
+    Vsphere { soap: Arc<Session>, rest: Arc<Session> },
 }
 
 /// What is wrong with a credential. No message contains a value.
@@ -76,7 +139,7 @@ pub enum CredentialError {
         reason: String,
     },
     /// The number of schemes is not one.
-    #[error("credentials.{name}: has {count} of bearer, header, basic and clientCertificate; write exactly one")]
+    #[error("credentials.{name}: has {count} of {}; write exactly one", CredentialSpec::schemes_listed())]
     Scheme {
         /// Of the credential.
         name: String,
@@ -157,13 +220,20 @@ impl Credentials {
     pub const COUNT_MAX: usize = 32;
     /// The largest value, in bytes: enough for a certificate chain; tokens have a few kilobytes.
     pub const VALUE_BYTES_MAX: u64 = 64 * 1024;
+    /// The largest token that an issuer may return, in bytes: what servers accept in a header.
+    pub const TOKEN_BYTES_MAX: usize = 16 << 10;
     /// The most origins of one credential.
     pub const ORIGINS_MAX: usize = 64;
 
     /// No credential.
     #[must_use]
     pub fn none() -> Self {
-        Self { current: ArcSwap::default() }
+        Self::of(Generation::default())
+    }
+
+    fn of(generation: Generation) -> Self {
+        let redactor = ArcSwap::from_pointee(generation.redactor.clone());
+        Self { current: ArcSwap::from_pointee(generation), issued: Mutex::default(), redactor }
     }
 
     /// Checks the specs and reads all values (blocking). `env` looks up an environment variable of
@@ -184,8 +254,7 @@ impl Credentials {
             Ok((name.clone(), Reader { name, env, secrets }.credential(spec)?))
         };
         let by_name = specs.iter().map(read).collect::<Result<_, _>>()?;
-        let generation = Generation::new(by_name, &Generation::default())?;
-        Ok(Self { current: ArcSwap::from_pointee(generation) })
+        Ok(Self::of(Generation::new(by_name, &Generation::default())?))
     }
 
     /// Prepares a change to the values of `other`; [`Self::exchange`] makes the change.
@@ -193,21 +262,31 @@ impl Credentials {
     /// # Errors
     /// The old and the new values are too large together.
     pub fn rotation_to(&self, other: &Self) -> Result<Rotation, CredentialError> {
-        Generation::new(other.current.load().by_name.clone(), &self.current.load()).map(Rotation)
+        let before = self.current.load();
+        let mut by_name = other.current.load().by_name.clone();
+        for (name, credential) in &mut by_name {
+            // A session with the same values goes on with its token.
+            if let Some(old) = before.by_name.get(name).filter(|old| old.proof == credential.proof) {
+                credential.proof = old.proof.clone();
+            }
+        }
+        Generation::new(by_name, &before).map(Rotation)
     }
 
     /// Replaces all values at once; returns the names of the credentials that changed.
     pub fn exchange(&self, Rotation(after): Rotation) -> Vec<String> {
         let before = self.current.load_full();
         let changed = |(name, credential): (&String, &Credential)| {
-            let known = before.by_name.get(name).is_some_and(|old| old.proof.same(&credential.proof));
+            let known = before.by_name.get(name).is_some_and(|old| old.proof == credential.proof);
             (!known).then(|| name.clone())
         };
         let changed: Vec<_> = after.by_name.iter().filter_map(changed).collect();
         // If no value changed, the generation stays, and with it the redaction of the previous
         // generation's values.
         if !changed.is_empty() {
+            let mut issued = self.issued();
             self.current.store(Arc::new(after));
+            self.join(&mut issued);
         }
         changed
     }
@@ -216,11 +295,80 @@ impl Credentials {
     /// this provider has to pass this function.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        self.current.load().redactor.text(text).into_owned()
+        self.redactor.load().text(text).into_owned()
     }
 
     pub(crate) fn current(&self) -> Arc<Generation> {
         self.current.load_full()
+    }
+
+    /// Redacts the texts of a new token, for as long as the token is valid. Called before the first
+    /// request with the token.
+    ///
+    /// # Errors
+    /// A text is too short to be redacted, or too large.
+    pub(crate) fn remember(
+        &self,
+        name: &Arc<str>,
+        secrets: &[Secret],
+        lifetime: Option<Duration>,
+    ) -> Result<(), CredentialError> {
+        let refused = |reason| CredentialError::List { reason };
+        if let Some(secret) = secrets.iter().find(|secret| secret.expose().len() < SECRET_BYTES_MIN) {
+            let bytes = secret.expose().len();
+            return Err(refused(format!("the token has {bytes} bytes, and at least {SECRET_BYTES_MIN} are needed")));
+        }
+        if secrets.iter().any(|secret| secret.expose().len() > Self::TOKEN_BYTES_MAX) {
+            return Err(refused(format!("the token has more than {} bytes", Self::TOKEN_BYTES_MAX)));
+        }
+        let texts = secrets.iter().map(Secret::expose);
+        let redactor = Redactor::small(texts).map_err(|_| refused("the token is too large".to_owned()))?;
+        let kept = lifetime.unwrap_or_default().clamp(TOKEN_KEPT_MIN, TOKEN_KEPT_MAX);
+        let secrets = secrets.to_vec();
+        self.keep(IssuedSecret { name: Arc::clone(name), secrets, redactor, until: Instant::now() + kept });
+        Ok(())
+    }
+
+    /// Redacts the values and the tokens of `before`, too: answers may repeat them.
+    pub fn inherit(&self, before: &Self) {
+        let until = Instant::now() + TOKEN_KEPT_MIN;
+        let redactor = before.current.load().redactor.clone();
+        let configured = IssuedSecret { name: Arc::from("before"), secrets: Vec::new(), redactor, until };
+        let tokens = before.issued().clone();
+        tokens.into_iter().chain([configured]).for_each(|secret| self.keep(secret));
+    }
+
+    fn keep(&self, secret: IssuedSecret) {
+        let mut issued = self.issued();
+        // A known one is kept for longer, and not twice.
+        issued.retain(|known| known.name != secret.name || known.secrets != secret.secrets);
+        let name = Arc::clone(&secret.name);
+        issued.push(secret);
+        let (mut count, mut bytes) = (0, 0);
+        // From the newest to the oldest.
+        let beyond = issued.iter().rposition(|known| {
+            let is_its = known.name == name;
+            count += usize::from(is_its);
+            bytes += if is_its { known.secrets.iter().map(|secret| secret.expose().len()).sum() } else { 0 };
+            is_its && (count > TOKENS_MAX || bytes > TOKENS_BYTES_MAX)
+        });
+        if let Some(beyond) = beyond {
+            issued.remove(beyond);
+        }
+        self.join(&mut issued);
+    }
+
+    /// Makes the redactor of all values again.
+    fn join(&self, issued: &mut Vec<IssuedSecret>) {
+        let now = Instant::now();
+        issued.retain(|secret| secret.until > now);
+        let configured = self.current.load().redactor.clone();
+        let all = issued.iter().fold(configured, |all, secret| all.and(&secret.redactor));
+        self.redactor.store(Arc::new(all));
+    }
+
+    fn issued(&self) -> MutexGuard<'_, Vec<IssuedSecret>> {
+        self.issued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -229,8 +377,7 @@ impl Credentials {
 impl Generation {
     fn new(by_name: BTreeMap<String, Credential>, before: &Self) -> Result<Self, CredentialError> {
         let secrets = by_name.values().chain(before.by_name.values()).flat_map(|credential| credential.proof.secrets());
-        let redactor = Redactor::new(secrets.map(Secret::expose))
-            .map_err(|_| CredentialError::List { reason: "the values are too large together".to_owned() })?;
+        let redactor = redactor(secrets)?;
         Ok(Self { by_name, redactor })
     }
 
@@ -241,9 +388,27 @@ impl Generation {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Credential)> {
         self.by_name.iter()
     }
+}
 
-    pub(crate) fn redactor(&self) -> &Redactor {
-        &self.redactor
+fn redactor<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Result<Redactor, CredentialError> {
+    Redactor::new(secrets.map(Secret::expose))
+        .map_err(|_| CredentialError::List { reason: "the values are too large together".to_owned() })
+}
+
+// === impl Redaction ===
+
+impl Redaction {
+    pub(crate) fn new(generation: Arc<Generation>, credentials: Arc<Credentials>) -> Self {
+        Self { generation, credentials }
+    }
+
+    /// The redactor of everything that is known now.
+    pub(crate) fn now(&self) -> Redactor {
+        let current = self.credentials.redactor.load();
+        if Arc::ptr_eq(&self.generation, &self.credentials.current.load()) {
+            return Redactor::clone(&current);
+        }
+        current.and(&self.generation.redactor)
     }
 }
 
@@ -256,23 +421,60 @@ impl Credential {
 impl Proof {
     fn secrets(&self) -> &[Secret] {
         match self {
-            Self::Header { secrets, .. } => secrets,
+            Self::Header { secrets, .. } | Self::Aws { secrets, .. } => secrets,
+            Self::CloudStack { secrets, .. } => secrets,
             // The key never leaves the process: the handshake proves its possession without
             // sending it.
             Self::ClientCertificate(_) => &[],
+            // Both logins have the same values.
+            Self::Session(session) | Self::Vsphere { soap: session, rest: _ } => session.login().secrets(),
         }
     }
 
-    fn same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Header { name, value, .. }, Self::Header { name: other_name, value: other_value, .. }) => {
-                name == other_name && value == other_value
-            }
-            (Self::ClientCertificate(one), Self::ClientCertificate(other)) => one == other,
-            (Self::Header { .. }, Self::ClientCertificate(_)) | (Self::ClientCertificate(_), Self::Header { .. }) => {
-                false
+    /// The session that a request to this path needs.
+    pub(crate) fn session(&self, path: &str) -> Option<&Arc<Session>> {
+        match self {
+            Self::Session(session) => Some(session),
+            Self::Vsphere { soap, rest } => Some(if Vsphere::is_soap(path) { soap } else { rest }),
+            Self::Header { .. } | Self::ClientCertificate(_) | Self::Aws { .. } | Self::CloudStack { .. } => None,
+        }
+    }
+
+    /// The headers that carry the proof in a request to this path.
+    pub(crate) fn headers(&self, path: &str) -> Vec<HeaderName> {
+        match (self, self.session(path)) {
+            (_, Some(session)) => session.login().headers(),
+            (Self::Header { name, .. }, None) => vec![name.clone()],
+            (Self::Aws { .. }, None) => AWS_HEADERS.to_vec(),
+            (Self::ClientCertificate(_) | Self::CloudStack { .. } | Self::Session(_) | Self::Vsphere { .. }, None) => {
+                Vec::new()
             }
         }
+    }
+
+    /// Adds the proof to a request. `token` is the session's, `now` the time of the system.
+    ///
+    /// # Errors
+    /// The request cannot be signed.
+    pub(crate) fn prove(
+        &self,
+        token: Option<&Token>,
+        request: &mut Request<Bytes>,
+        now: SystemTime,
+    ) -> Result<(), String> {
+        match self {
+            Self::Header { name, value, .. } => drop(request.headers_mut().insert(name, value.clone())),
+            Self::Aws { signer, keys, .. } => signer.sign(keys, request, now)?,
+            Self::CloudStack { keys, .. } => keys.sign(request, now)?,
+            Self::ClientCertificate(_) => {}
+            Self::Session(_) | Self::Vsphere { .. } => {
+                let session = self.session(request.uri().path());
+                if let (Some(session), Some(token)) = (session, token) {
+                    session.login().prove(&token.proof, request, now)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

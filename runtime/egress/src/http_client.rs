@@ -7,16 +7,19 @@
 //!    ([`crate::policy`], `forbidden`);
 //! 4. the credential is looked up and its origins are checked ([`crate::credentials`]), and the
 //!    headers are checked (`malformed`);
-//! 5. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of
+//! 5. a credential with a session logs in, if it has no valid token (`credential-refused`,
+//!    `credential-unavailable`);
+//! 6. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of
 //!    at most a second, or `limited`);
-//! 6. the fence is checked (`fenced`), and the request with its credential is sent on a connection
+//! 7. the fence is checked (`fenced`), and the request with its credential is sent on a connection
 //!    whose peer address was checked when the connection was made;
-//! 7. the answer is read up to its bounds; a content coding is refused, and every value of a
+//! 8. the answer is read up to its bounds; a content coding is refused, and every value of a
 //!    credential is redacted.
 //!
-//! The client follows no redirect, keeps no cookie, uses no proxy, and sends no request twice, with
-//! two exceptions in which the peer has not processed the request: the peer closed a reused
-//! connection before any byte of the request was written, or refused an HTTP/2 stream unprocessed.
+//! The client follows no redirect, keeps no cookie, uses no proxy but the operator's, and sends no
+//! request twice, with three exceptions in which the peer has not processed the request: the peer
+//! closed a reused connection before any byte of the request was written, refused an HTTP/2 stream
+//! unprocessed, or rejected the token of a session (401), which is then renewed once.
 //!
 //! Must not know wasm. Dropping the future of a request ends its exchange.
 
@@ -25,6 +28,7 @@ mod clients;
 mod exchange;
 mod headers;
 mod limits;
+mod login;
 mod message;
 mod rate;
 
@@ -41,15 +45,18 @@ use tracing::Instrument as _;
 pub use crate::resolver::{Resolver, SystemResolver};
 use crate::{
     blocking::Blocking,
-    credentials::{Credentials, Generation, Proof},
+    credentials::{Credentials, Generation, Proof, Redaction, Token},
     policy::{EgressPolicy, METHODS, Target},
     transport::{Client, header_bytes},
 };
+use budget::InFlight;
 pub use budget::{Admitted, Held, HttpBudget, HttpUsage};
 use clients::Clients;
 pub use clients::HttpClientError;
 use exchange::Exchange;
+use headers::Credentialed;
 pub use limits::HttpLimits;
+pub use login::ServiceAccountTokens;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
 use rate::Rate;
 
@@ -68,17 +75,20 @@ pub struct HttpClient {
     clients: Clients,
     rate: Rate,
     redactions: Blocking,
+    accounts: Option<Arc<dyn ServiceAccountTokens>>,
 }
 
 /// A request that may leave.
 struct Judged {
     client: Client,
-    request: Request<Full<Bytes>>,
+    /// Without the credential.
+    request: Request<Bytes>,
     bytes: u64,
     timeout: Option<Duration>,
-    has_credential: bool,
+    /// The name of the credential, and how the request proves it.
+    credential: Option<(Arc<str>, Proof)>,
     /// Redacts the values that are sent, even if the credentials are rotated meanwhile.
-    generation: Arc<Generation>,
+    redaction: Redaction,
 }
 
 // === impl HttpClient ===
@@ -122,13 +132,20 @@ impl HttpClient {
             clients,
             rate: Rate::new(limits.requests_per_second),
             redactions: Blocking::new(REDACTIONS_MAX),
+            accounts: None,
         })
+    }
+
+    /// Logs in with tokens of ServiceAccounts where a credential asks for that.
+    #[must_use]
+    pub fn with_accounts(self, accounts: Option<Arc<dyn ServiceAccountTokens>>) -> Self {
+        Self { accounts, ..self }
     }
 
     /// Whether answers are searched for values of credentials.
     #[must_use]
     pub fn redacts(&self) -> bool {
-        self.credentials.current().redactor().seeks()
+        Redaction::new(self.credentials.current(), Arc::clone(&self.credentials)).now().seeks()
     }
 
     /// The operator's rules.
@@ -206,25 +223,72 @@ impl HttpClient {
 
     async fn send_judged(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
         let judged = self.judge(budget, request)?;
-        let over = || Failure::new(FailureKind::Timeout, "the time of the call is over");
+        let session = judged.credential.as_ref().and_then(|(name, proof)| {
+            let session = proof.session(judged.request.uri().path())?;
+            Some((name, session))
+        });
+        let Some((name, session)) = session else {
+            let in_flight = self.turn(budget).await?;
+            return self.exchange((budget, in_flight), &judged, None, None).await;
+        };
+        let began = Instant::now();
+        let (until, _) = end_of(budget, judged.timeout, began);
+        let token = self.token(budget, (name, session), None, until).await?;
+        let in_flight = self.turn(budget).await?;
+        let answer = self.exchange((budget, in_flight), &judged, Some(&token), Some(began)).await?;
+        if !session.login().is_rejected_by(answer.status, &answer.body) {
+            return Ok(answer);
+        }
+        // The cloud's answer is the answer, unless the request is sent again.
+        let renewed = match self.token(budget, (name, session), Some(&token), until).await {
+            Ok(renewed) if !Arc::ptr_eq(&renewed, &token) => renewed,
+            Ok(_) | Err(_) => return Ok(answer),
+        };
+        let Ok(in_flight) = self.turn(budget).await else { return Ok(answer) };
+        if Instant::now() >= until {
+            return Ok(answer);
+        }
+        match self.exchange((budget, in_flight), &judged, Some(&renewed), Some(began)).await {
+            Err(failure) if failure.kind.sent_nothing() => Ok(answer),
+            again => again,
+        }
+    }
+
+    /// Waits until the request may be sent. Nothing is sent yet.
+    async fn turn(&self, budget: &HttpBudget) -> Result<InFlight, Failure> {
         let waiting = async {
-            let in_flight = budget.enter().await.map_err(|_| over())?;
+            let in_flight = budget.enter().await.map_err(|_| call_over())?;
             let turn = self.rate.take().map_err(|hit| Failure::with_limit(FailureKind::Limited, hit))?;
             sleep_until(turn).await;
             Ok(in_flight)
         };
-        let _in_flight = match budget.deadline() {
-            Some(deadline) => timeout_at(deadline, waiting).await.map_err(|_| over())??,
-            None => waiting.await?,
-        };
-        let Judged { client, request, bytes, timeout, has_credential, generation } = judged;
+        match budget.deadline() {
+            Some(deadline) => timeout_at(deadline, waiting).await.map_err(|_| call_over())?,
+            None => waiting.await,
+        }
+    }
+
+    /// Sends the request. The timeout of the request begins with its login, if it `began` with one.
+    async fn exchange(
+        &self,
+        (budget, _in_flight): (&HttpBudget, InFlight),
+        judged: &Judged,
+        token: Option<&Token>,
+        began: Option<Instant>,
+    ) -> Result<HttpResponse, Failure> {
+        let Judged { client, request, bytes, timeout, credential, redaction } = judged;
+        let mut request = request.clone();
+        // Added last, so that no header of the guest has the same name.
+        if let Some((_, proof)) = credential {
+            proof.prove(token, &mut request, login::system_time()).map_err(Failure::malformed)?;
+        }
         budget.fence().check().map_err(Failure::fenced)?;
-        let (end, limited) = end_of(budget, timeout);
         let started = Instant::now();
-        budget.add_sent(bytes);
+        let (end, limited) = end_of(budget, *timeout, began.unwrap_or(started));
+        budget.add_sent(*bytes);
         let exchange =
-            Exchange { client: &client, budget, generation: &generation, has_credential, redactions: &self.redactions };
-        let exchange = timeout_at(end, exchange.run(request));
+            Exchange { client, budget, redaction, has_credential: credential.is_some(), redactions: &self.redactions };
+        let exchange = timeout_at(end, exchange.run(request.map(Full::new)));
         let result = match budget.fence().guard(exchange).await {
             Ok(ended) => ended.unwrap_or_else(|_| Err(timed_out(started, limited))),
             Err(closed) => Err(Failure::fenced(closed)),
@@ -232,7 +296,7 @@ impl HttpClient {
         if let Err(failure) = &result
             && failure.kind.sent_nothing()
         {
-            budget.take_back_sent(bytes);
+            budget.take_back_sent(*bytes);
         }
         result
     }
@@ -266,25 +330,25 @@ impl HttpClient {
                 Some((name.as_str(), &found.proof))
             }
         };
-        let headers = headers::of_guest(&headers, proof.map(|(_, proof)| proof))?;
+        let sets = proof.map(|(_, proof)| proof.headers(target.url.path()));
+        let credentialed = sets.as_deref().map(|sets| Credentialed { sets });
+        let headers = headers::of_guest(&headers, credentialed.as_ref())?;
         let bytes = check_request(budget.limits(), &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
         let client = match proof {
             Some((name, Proof::ClientCertificate(certificate))) => self
                 .clients
                 .with_certificate(name, certificate)
                 .map_err(|error| Failure::new(FailureKind::Tls, error.to_string()))?,
-            Some((_, Proof::Header { .. })) | None => self.clients.plain(),
+            Some(_) | None => self.clients.plain(),
         };
         let unsent = |what| Failure::malformed(format!("the {what} cannot be sent"));
-        let mut request = Request::new(Full::new(body.unwrap_or_default()));
+        let mut request = Request::new(body.unwrap_or_default());
         *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|_| unsent("method"))?;
         *request.uri_mut() = target.url.as_str().parse::<Uri>().map_err(|_| unsent("URL"))?;
         *request.headers_mut() = headers;
-        // Inserted last, so that no header of the guest has the same name.
-        if let Some((_, Proof::Header { name, value, secrets: _ })) = proof {
-            request.headers_mut().insert(name, value.clone());
-        }
-        Ok(Judged { client, request, bytes, timeout, has_credential: proof.is_some(), generation })
+        let credential = proof.map(|(name, proof)| (name.into(), proof.clone()));
+        let redaction = Redaction::new(generation, Arc::clone(&self.credentials));
+        Ok(Judged { client, request, bytes, timeout, credential, redaction })
     }
 }
 
@@ -326,17 +390,20 @@ fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body
     Ok(bytes)
 }
 
-/// The deadline of an exchange that begins now, and the provider's limit if that limit sets the
-/// deadline.
-fn end_of(budget: &HttpBudget, timeout: Option<Duration>) -> (Instant, Option<Duration>) {
-    let now = Instant::now();
+/// The deadline of an exchange that began at this time, and the provider's limit if that limit sets
+/// the deadline.
+fn end_of(budget: &HttpBudget, timeout: Option<Duration>, began: Instant) -> (Instant, Option<Duration>) {
     let max = budget.limits().exchange_time_max;
     let own = timeout.filter(|timeout| *timeout < max);
-    let end = now + own.unwrap_or(max);
+    let end = began + own.unwrap_or(max);
     match budget.deadline() {
         Some(deadline) if deadline < end => (deadline, None),
         _ => (end, own.is_none().then_some(max)),
     }
+}
+
+fn call_over() -> Failure {
+    Failure::new(FailureKind::Timeout, "the time of the call is over")
 }
 
 fn timed_out(started: Instant, limited: Option<Duration>) -> Failure {

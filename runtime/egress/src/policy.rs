@@ -12,6 +12,8 @@
 //!   an honest API does not mix public and internal addresses, and dropping only the refused ones
 //!   would make the outcome depend on the order of the attacker's DNS answer;
 //! - an address in a URL is checked the same way, without a look-up;
+//! - with a proxy ([`EgressSpec::proxy`]) the proxy resolves the names, and the proxy's own rules
+//!   have to refuse internal addresses;
 //! - private, link-local and the other special ranges are refused unless the operator opens them in
 //!   `allowCidrs`. A CIDR there must lie inside one such range, so `0.0.0.0/0` is an error. A
 //!   metadata service's address opens only as a single address (`169.254.169.254/32`): a wider CIDR
@@ -22,6 +24,7 @@
 mod address;
 mod origin;
 mod path;
+mod proxy;
 mod target;
 
 use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
@@ -36,6 +39,7 @@ pub(crate) use origin::{Authority, AuthorityHost};
 pub use origin::{Origin, OriginError};
 use path::PathPrefix;
 pub use path::PathPrefixError;
+pub use proxy::Proxy;
 pub(crate) use target::Target;
 
 /// What the operator allows a provider to reach. The default allows nothing.
@@ -52,6 +56,11 @@ pub struct EgressSpec {
     /// CA certificates that are trusted in addition to the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<CaBundleSpec>,
+    /// Proxy for all requests and logins of the provider: `http://proxy.example.com:3128`. The
+    /// proxy resolves the names, so its rules have to refuse internal addresses. Default: none; the
+    /// environment variables of proxies are not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
 }
 
 /// A rule allows each of its methods below each of its path prefixes at each of its origins.
@@ -88,6 +97,7 @@ pub struct EgressPolicy {
     rules: Vec<Rule>,
     addresses: Addresses,
     ca: Vec<CertificateDer<'static>>,
+    proxy: Option<Proxy>,
 }
 
 #[derive(Clone, Debug)]
@@ -162,6 +172,14 @@ pub enum EgressError {
         /// What is wrong, and what to write.
         reason: CidrError,
     },
+    /// The proxy cannot be used.
+    #[error("proxy: {text:?} {reason}")]
+    Proxy {
+        /// As written.
+        text: String,
+        /// What is wrong, and what to write.
+        reason: String,
+    },
     /// The CA bundle could not be read.
     #[error("caBundle: read {path}; check that the file exists, is readable and is at most 1 MiB")]
     CaBundleFile {
@@ -201,7 +219,7 @@ impl EgressPolicy {
     /// # Errors
     /// The first fault, with its place, the reason and the remedy.
     pub fn new(spec: &EgressSpec) -> Result<Self, EgressError> {
-        let EgressSpec { rules, allow_cidrs, ca_bundle } = spec;
+        let EgressSpec { rules, allow_cidrs, ca_bundle, proxy } = spec;
         let mut addresses = Addresses::default();
         for (index, text) in allow_cidrs.iter().enumerate() {
             let place = format!("allowCidrs[{index}]");
@@ -215,7 +233,15 @@ impl EgressPolicy {
             rules.iter().enumerate().map(|(index, rule)| Rule::new(&format!("rules[{index}]"), rule, &addresses));
         let rules = rules.collect::<Result<_, _>>()?;
         let ca = ca_bundle.as_ref().map(read_ca_bundle).transpose()?.unwrap_or_default();
-        Ok(Self { rules, addresses, ca })
+        let proxy = proxy.as_ref().map(|text| {
+            let refused = |reason| EgressError::Proxy { text: text.clone(), reason };
+            let proxy = Proxy::parse(text).map_err(refused)?;
+            if let Some(Err(error)) = proxy.address().map(|address| addresses.judge(address)) {
+                return Err(refused(format!("is not allowed: {error}")));
+            }
+            Ok(proxy)
+        });
+        Ok(Self { rules, addresses, ca, proxy: proxy.transpose()? })
     }
 
     /// Checks the origin, the method, the path and an address in the URL. The addresses of a name
@@ -259,6 +285,10 @@ impl EgressPolicy {
     /// Checks one address and returns its canonical form.
     pub(crate) fn judge_address(&self, address: IpAddr) -> Result<IpAddr, EgressRefusal> {
         self.addresses.judge(address).map_err(|refused| EgressRefusal(refused.to_string()))
+    }
+
+    pub(crate) fn proxy(&self) -> Option<&Proxy> {
+        self.proxy.as_ref()
     }
 
     pub(crate) fn ca(&self) -> &[CertificateDer<'static>] {

@@ -1,9 +1,10 @@
 //! HTTP connections: DNS look-up with a check of each address, TLS, connection pools, and response
 //! bodies that are read in pieces.
 //!
-//! A peer is not trusted. Before a connection is made, each address of the name is checked. Nothing
-//! is decompressed, no redirect is followed and no proxy is used. A body is read in pieces, and the
-//! reader of a [`StreamingResponse`] decides when to stop.
+//! A peer is not trusted. Before a connection is made, each address of the name is checked; with a
+//! proxy, the proxy resolves the name and has to check. Nothing is decompressed and no redirect is
+//! followed. A body is read in pieces, and the reader of a [`StreamingResponse`] decides when to
+//! stop.
 //!
 //! Must not know credentials and must not decide which requests may leave.
 
@@ -24,18 +25,18 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header, response::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header, response::Parts, uri::Scheme};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::{Body as _, Incoming},
     ext::on_informational,
     rt::{Read, ReadBufCursor, Write},
 };
-use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
     client::legacy::{
         self,
-        connect::{Connected, Connection, HttpConnector, dns::Name},
+        connect::{Connected, Connection, HttpConnector, dns::Name, proxy::Tunnel},
     },
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
@@ -50,7 +51,10 @@ use tokio::{
 };
 use tower::{BoxError, Service, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
-use crate::{policy::EgressRefusal, resolver::Resolver};
+use crate::{
+    policy::{EgressRefusal, Proxy},
+    resolver::Resolver,
+};
 
 /// Time for the look-up, TCP and TLS together: a slower peer counts as unreachable while the call
 /// still has time to report that.
@@ -85,8 +89,10 @@ pub struct TransportOptions {
     pub roots: Arc<RootCertStore>,
     /// Turns names into addresses.
     pub resolver: Arc<dyn Resolver>,
-    /// Called for each address of each name.
+    /// Called for each address of each name; with a proxy, of the proxy's name.
     pub judge: Judge,
+    /// The proxy of all requests: see [`crate::policy::Proxy`].
+    pub proxy: Option<Proxy>,
     /// Headers of one answer, interim ones included.
     pub headers_max: u32,
     /// Idle connections that are kept for each origin.
@@ -110,6 +116,8 @@ type Connector = BoxCloneSyncService<Uri, Counted, BoxError>;
 /// A connection that holds its permit of [`TransportOptions::connections`].
 struct Counted {
     stream: MaybeHttpsStream<TokioIo<TcpStream>>,
+    /// A request to a proxy names the whole URL.
+    to_proxy: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -169,22 +177,17 @@ impl Client {
             None => tls.with_no_client_auth(),
             Some((chain, key)) => tls.with_client_auth_cert(chain, key)?,
         };
-        let look_up = LookUp { resolver: Arc::clone(&options.resolver), judge: Arc::clone(&options.judge) };
-        let mut tcp = HttpConnector::new_with_resolver(look_up);
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let tls =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().wrap_connector(tcp);
+        let path = Path::new(options, tls);
         let connections = Arc::clone(&options.connections);
         let connector = service_fn(move |to: Uri| {
-            let (tls, connections) = (tls.clone(), Arc::clone(&connections));
+            let (path, connections) = (path.clone(), Arc::clone(&connections));
             async move {
                 // Idle connections give their permits back after POOL_IDLE_TIMEOUT.
                 let permit = timeout(CONNECT_TIMEOUT, connections.acquire_owned()).await;
                 let permit = permit.map_err(|_| too_many_connections())??;
-                let stream = timeout(CONNECT_TIMEOUT, tls.oneshot(to)).await.map_err(|_| too_slow())??;
-                Ok::<_, BoxError>(Counted { stream, _permit: permit })
+                let connected = timeout(CONNECT_TIMEOUT, path.connect(to)).await.map_err(|_| too_slow())??;
+                let (stream, to_proxy) = connected;
+                Ok::<_, BoxError>(Counted { stream, to_proxy, _permit: permit })
             }
         });
         let pool = legacy::Client::builder(TokioExecutor::new())
@@ -243,6 +246,75 @@ impl Client {
     }
 }
 
+/// How connections reach an origin.
+#[derive(Clone)]
+enum Path {
+    Direct(HttpsConnector<Tcp>),
+    /// TLS runs through a tunnel (CONNECT); a request without TLS goes to the proxy itself.
+    Proxied(Box<Proxied>),
+}
+
+#[derive(Clone)]
+struct Proxied {
+    proxy: Proxy,
+    tcp: Tcp,
+    tunnel: HttpsConnector<Tunnel<Tcp>>,
+}
+
+type Tcp = HttpConnector<LookUp>;
+
+/// The proxy cannot be reached, or refuses the tunnel.
+#[derive(Debug, thiserror::Error)]
+#[error("connect through proxy {proxy}")]
+struct ProxyError {
+    proxy: Proxy,
+    #[source]
+    cause: BoxError,
+}
+
+// === impl Path ===
+
+impl Path {
+    fn new(options: &TransportOptions, tls: ClientConfig) -> Self {
+        let tcp = |judge| {
+            let mut tcp = HttpConnector::new_with_resolver(LookUp { resolver: Arc::clone(&options.resolver), judge });
+            tcp.enforce_http(false);
+            tcp.set_nodelay(true);
+            tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+            tcp
+        };
+        let tls = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
+        match &options.proxy {
+            None => Self::Direct(tls.wrap_connector(tcp(Arc::clone(&options.judge)))),
+            Some(proxy) => {
+                let tcp = tcp(Arc::clone(&options.judge));
+                let tunnel = tls.wrap_connector(Tunnel::new(proxy.uri().clone(), tcp.clone()));
+                Self::Proxied(Box::new(Proxied { proxy: proxy.clone(), tcp, tunnel }))
+            }
+        }
+    }
+
+    /// Connects; returns whether requests on this connection go to a proxy.
+    async fn connect(self, to: Uri) -> Result<(MaybeHttpsStream<TokioIo<TcpStream>>, bool), BoxError> {
+        let Proxied { proxy, tcp, tunnel } = match self {
+            Self::Direct(tls) => return Ok((tls.oneshot(to).await?, false)),
+            Self::Proxied(proxied) => *proxied,
+        };
+        if to.scheme() == Some(&Scheme::HTTPS) {
+            return match tunnel.oneshot(to).await {
+                Ok(stream) => Ok((stream, false)),
+                // An error of the TLS handshake is the origin's.
+                Err(cause) if causes(&*cause).iter().any(|cause| cause.is::<rustls::Error>()) => Err(cause),
+                Err(cause) => Err(ProxyError { proxy, cause }.into()),
+            };
+        }
+        match tcp.oneshot(proxy.uri().clone()).await {
+            Ok(stream) => Ok((MaybeHttpsStream::Http(stream), true)),
+            Err(cause) => Err(ProxyError { proxy, cause: cause.into() }.into()),
+        }
+    }
+}
+
 // === impl Counted ===
 
 impl Counted {
@@ -253,7 +325,7 @@ impl Counted {
 
 impl Connection for Counted {
     fn connected(&self) -> Connected {
-        self.stream.connected()
+        self.stream.connected().proxy(self.to_proxy)
     }
 }
 

@@ -5,6 +5,7 @@
 //! API server's log shows the controller as the user agent. With
 //! `--use-service-account-credentials` each controller also has its own `ServiceAccount`.
 
+mod account_tokens;
 mod policy;
 mod service_account;
 
@@ -25,6 +26,7 @@ use skysail_serving::metrics::RestClientMetrics;
 use tower::util::option_layer;
 
 use crate::args::GenericArgs;
+pub(crate) use account_tokens::account_tokens;
 use service_account::ServiceAccountLayer;
 
 /// The largest kubeconfig, in bytes: one cluster is a few KiB.

@@ -25,7 +25,7 @@ const HEAD: &str = "# The cluster-scoped resource Provider, as `skysail crd` pri
 
 /// Fields that exist only in a provider file: an account with write access to an object must not
 /// read the manager's files and environment variables through it.
-const ONLY_IN_A_FILE: [&str; 3] = ["file", "env", "configFile"];
+const ONLY_IN_A_FILE: [&str; 4] = ["file", "env", "configFile", "instanceMetadata"];
 
 /// The definition.
 ///

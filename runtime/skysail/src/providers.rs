@@ -38,6 +38,7 @@ use tokio::{
 
 use crate::{
     args,
+    cluster::account_tokens,
     provider_file::{Claims, ComponentSource, ProviderSpec},
 };
 
@@ -70,11 +71,12 @@ pub(crate) fn compiler() -> anyhow::Result<Compiler> {
     Ok(Compiler::jailed(JailCommand { program, args: vec![OsString::from(args::COMPILE)] }))
 }
 
-/// The host's view of a provider spec.
+/// The host's view of a provider spec. Logins by tokens of `ServiceAccounts` need a client of the
+/// cluster.
 ///
 /// # Errors
 /// A certificate cannot be used.
-pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
+pub(crate) fn slot_options(spec: &ProviderSpec, kubernetes: Option<&Client>) -> anyhow::Result<SlotOptions> {
     let ProviderSpec {
         name,
         config,
@@ -92,6 +94,7 @@ pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
     } = spec;
     let http = HttpClient::new(Arc::clone(egress), Arc::clone(credentials), &limits.http())
         .with_context(|| format!("provider {name:?}: its HTTP client cannot be made"))?;
+    let http = http.with_accounts(kubernetes.map(|client| account_tokens(client.clone(), name)));
     Ok(SlotOptions {
         sandbox: SandboxOptions {
             name: name.clone(),
@@ -390,7 +393,7 @@ impl Fleet {
             bail!("its source is read through the Kubernetes API, and there is no cluster here");
         }
         let Some(Served { spec: before, slot, .. }) = self.served.get(&spec.name) else {
-            let options = slot_options(&spec)?;
+            let options = slot_options(&spec, self.surroundings.kubernetes.as_ref())?;
             let slot = Slot::new(self.services.clone(), options).context("cannot make the provider's slot")?;
             return Ok(Judged::Decided(Change::Start { spec, slot: Arc::new(slot) }));
         };
@@ -398,9 +401,10 @@ impl Fleet {
             let values = before.credentials.rotation_to(&spec.credentials)?;
             return Ok(Judged::Decided(Change::Rest { spec, values }));
         }
+        spec.credentials.inherit(&before.credentials);
         let same = before.source.is_same_place(&spec.source);
         let earlier = if same { EarlierOffers::Stand } else { EarlierOffers::Forgotten };
-        let (slot, options) = (Arc::clone(slot), Box::new(slot_options(&spec)?));
+        let (slot, options) = (Arc::clone(slot), Box::new(slot_options(&spec, self.surroundings.kubernetes.as_ref())?));
         Ok(Judged::AsksTheSlot { spec, slot, options, earlier })
     }
 
@@ -431,6 +435,8 @@ impl Fleet {
                 if let Some(served) = self.served.get_mut(&spec.name) {
                     // Reads the file again under the new limit, and tries what was refused.
                     let another_source = !served.spec.source.is_same_place(&spec.source);
+                    // Once more: calls under the old settings went on until now.
+                    spec.credentials.inherit(&served.spec.credentials);
                     served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
                     served.spec = spec;
                 }

@@ -52,7 +52,8 @@ impl World {
         let cloud = SimCloud::new(SimOptions { clusters, ..SimOptions::isolated() });
         let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let rule = EgressRuleSpec { origins: vec![server.url.clone()], ..EgressRuleSpec::default() };
-        let spec = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.1/32".to_owned()], ca_bundle: None };
+        let spec =
+            EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.1/32".to_owned()], ..EgressSpec::default() };
         let credentials = Arc::new(Self::credentials(&server.url, &server.token));
         let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
         let policy = Arc::new(EgressPolicy::new(&spec).unwrap());

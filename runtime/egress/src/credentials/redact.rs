@@ -10,9 +10,15 @@
 //! with the guest, for example one that reverses the value: the operator chooses a credential's
 //! origins.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt::Write as _};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    fmt::{self, Write as _},
+    ops::Range,
+    sync::Arc,
+};
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
 use base64::{Engine as _, engine::general_purpose};
 use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -25,10 +31,14 @@ use super::{
 /// A shorter value would match ordinary text, and could be guessed.
 pub(crate) const SECRET_BYTES_MIN: usize = 6;
 
-/// Redacts a fixed set of values.
-#[derive(Debug, Default)]
+/// The most bytes of spellings that are searched by the fastest automaton, which takes up to 1 KiB
+/// of memory for each byte. A token of 2 KiB has 16 KiB of spellings.
+const DFA_BYTES_MAX: usize = 24 << 10;
+
+/// Redacts sets of values.
+#[derive(Clone, Default)]
 pub(crate) struct Redactor {
-    finder: Option<AhoCorasick>,
+    finders: Vec<Arc<AhoCorasick>>,
 }
 
 impl Redactor {
@@ -38,7 +48,19 @@ impl Redactor {
     /// # Errors
     /// The values are too large together for the search automaton. The bounds of
     /// [`super::Credentials`] are far below that.
-    pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, aho_corasick::BuildError> {
+    pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, BuildError> {
+        Self::build(values, DFA_BYTES_MAX)
+    }
+
+    /// As [`Self::new`], with little memory: for values of which there may be many.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn small<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, BuildError> {
+        Self::build(values, 0)
+    }
+
+    fn build<'a>(values: impl IntoIterator<Item = &'a str>, fast_bytes_max: usize) -> Result<Self, BuildError> {
         let mut patterns = BTreeSet::new();
         for value in values.into_iter().filter(|value| value.len() >= SECRET_BYTES_MIN) {
             spellings(value, &mut patterns);
@@ -48,11 +70,28 @@ impl Redactor {
         }
         // The longest match wins, so that no rest of a longer spelling remains. Case is ignored:
         // header names arrive in lower case, hexadecimal digits of escapes in either case.
+        let bytes: usize = patterns.iter().map(Vec::len).sum();
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .ascii_case_insensitive(true)
+            .kind((bytes > fast_bytes_max).then_some(AhoCorasickKind::ContiguousNFA))
             .build(patterns)?;
-        Ok(Self { finder: Some(finder) })
+        Ok(Self { finders: vec![Arc::new(finder)] })
+    }
+
+    /// Redacts the values of both.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self { finders: self.finders.iter().chain(&other.finders).cloned().collect() }
+    }
+
+    /// The places of values, without overlaps and in order.
+    fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let mut found: Vec<_> =
+            self.finders.iter().flat_map(|finder| finder.find_iter(text).map(|found| found.range())).collect();
+        if self.finders.len() > 1 {
+            join_overlaps(&mut found);
+        }
+        found
     }
 
     pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
@@ -73,50 +112,80 @@ impl Redactor {
         self.clean(bytes).map(Into::into)
     }
 
+    /// How many times a text is searched.
+    pub(crate) fn searches(&self) -> u64 {
+        self.finders.len() as u64
+    }
+
     /// Whether there is any value to search for.
     pub(crate) fn seeks(&self) -> bool {
-        self.finder.is_some()
+        !self.finders.is_empty()
     }
 
     /// The text without the values; `None` if there is no value in it.
     fn clean(&self, text: &[u8]) -> Option<Vec<u8>> {
-        let finder = self.finder.as_ref()?;
-        let as_written = finder.is_match(text).then(|| {
-            let mut out = Vec::with_capacity(text.len());
-            finder.replace_all_with_bytes(text, &mut out, |_, _, out| {
-                out.extend_from_slice(REDACTED.as_bytes());
-                true
-            });
-            out
-        });
-        let as_read = clean_as_read(finder, as_written.as_deref().unwrap_or(text));
-        as_read.or(as_written)
+        if !self.seeks() {
+            return None;
+        }
+        // Both in the text as received: a place that is cut out of a text could hide the rest of
+        // another value.
+        let mut places = self.places(text);
+        places.extend(self.places_as_read(text));
+        join_overlaps(&mut places);
+        if places.is_empty() {
+            return None;
+        }
+        let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+        for place in places {
+            out.extend_from_slice(text.get(at..place.start).unwrap_or_default());
+            out.extend_from_slice(REDACTED.as_bytes());
+            at = place.end;
+        }
+        out.extend_from_slice(text.get(at..).unwrap_or_default());
+        Some(out)
+    }
+
+    /// The places of values that the decoded text has. An encoder chooses which characters it
+    /// escapes and where it breaks lines, so no list of spellings is complete.
+    fn places_as_read(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let mut places = Vec::new();
+        let Some(seen) = view::seen(text) else { return places };
+        let mut found = self.places(&seen).into_iter().peekable();
+        if found.peek().is_none() {
+            return places;
+        }
+        // Where the piece begins in the decoded text and in the text, and where a value began.
+        let (mut at, mut raw, mut begin) = (0, 0, None);
+        for piece in pieces(text) {
+            let end = at + piece.seen_len();
+            while found.next_if(|value| value.end <= at).is_some() {
+                places.extend(begin.take().map(|begin| begin..raw));
+            }
+            if found.peek().is_some_and(|value| value.start < end) {
+                begin.get_or_insert(raw);
+            }
+            (at, raw) = (end, raw + piece.text.len());
+        }
+        places.extend(begin.map(|begin| begin..raw));
+        places
     }
 }
 
-/// Redacts values in the decoded text. An encoder chooses which characters it escapes and where it
-/// breaks lines, so no list of spellings is complete.
-fn clean_as_read(finder: &AhoCorasick, text: &[u8]) -> Option<Vec<u8>> {
-    let seen = view::seen(text)?;
-    let mut found = finder.find_iter(&seen).map(|found| found.range()).peekable();
-    found.peek()?;
-    let mut out = Vec::with_capacity(text.len());
-    // Where the piece begins in the decoded text.
-    let mut at = 0;
-    for piece in pieces(text) {
-        let end = at + piece.seen_len();
-        while found.next_if(|value| value.end <= at).is_some() {}
-        match found.peek() {
-            Some(value) if value.start < end => {
-                if at <= value.start {
-                    out.extend_from_slice(REDACTED.as_bytes());
-                }
-            }
-            _ => out.extend_from_slice(piece.text),
-        }
-        at = end;
+/// Sorts the places and joins those that overlap.
+fn join_overlaps(places: &mut Vec<Range<usize>>) {
+    places.sort_by_key(|place| place.start);
+    places.dedup_by(|next, last| {
+        let overlaps = next.start < last.end;
+        last.end = if overlaps { last.end.max(next.end) } else { last.end };
+        overlaps
+    });
+}
+
+impl fmt::Debug for Redactor {
+    /// Leaves out the automaton, whose states spell the values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").field("seeks", &self.seeks()).finish_non_exhaustive()
     }
-    Some(out)
 }
 
 fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {

@@ -1,10 +1,11 @@
 //! Tests of `crate::credentials`: reading, rotation, redaction.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use tokio::time::advance;
 
 use super::{CredentialError, CredentialSpec, Credentials, Redactor, Secret, SecretKeyRef, SecretValues};
 
@@ -43,11 +44,15 @@ fn wrong(json: &str, expected: Expect) {
 fn the_error_of_a_bad_credential_names_the_place_the_reason_and_the_remedy() {
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"]}}"#,
-        expect!["credentials.api: has 0 of bearer, header, basic and clientCertificate; write exactly one"],
+        expect![
+            "credentials.api: has 0 of bearer, header, basic, clientCertificate, keystone, oauth2, serviceAccountKey, vsphere, aws and cloudstack; write exactly one"
+        ],
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}, "basic": {"username": "u", "password": {"env": "TOKEN"}}}}"#,
-        expect!["credentials.api: has 2 of bearer, header, basic and clientCertificate; write exactly one"],
+        expect![
+            "credentials.api: has 2 of bearer, header, basic, clientCertificate, keystone, oauth2, serviceAccountKey, vsphere, aws and cloudstack; write exactly one"
+        ],
     );
     wrong(
         r#"{"api": {"origins": [], "bearer": {"env": "TOKEN"}}}"#,
@@ -134,7 +139,7 @@ fn debug_output_contains_no_value() {
     }"#;
     let credentials = load(json).unwrap();
     let generation = credentials.current();
-    let shown = format!("{:?}", generation.by_name);
+    let shown = format!("{:?} {credentials:?}", generation.by_name);
     assert!(!shown.contains("s3cr3t") && !shown.contains("t0ken"), "{shown}");
     assert!(shown.contains("[redacted]"), "{shown}");
 }
@@ -174,6 +179,62 @@ fn a_value_from_a_secret_is_redacted_and_debug_output_does_not_contain_it() {
     let secrets = secrets.into_keys().map(|place| (place, Secret::new("x".repeat(64 * 1024 + 1)))).collect();
     let error = Credentials::load(&spec(json), &env, &secrets).unwrap_err().to_string();
     assert_eq!(error, "credentials.api.bearer: is larger than 65536 bytes; name the key of the value");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_redacted_while_it_may_be_valid_whatever_is_issued_after_it() {
+    let api = Arc::from("api");
+    let credentials = load(r#"{"a": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}}}"#).unwrap();
+    let remember = |token: &str, hours| {
+        let lifetime = Duration::from_hours(hours);
+        credentials.remember(&api, &[Secret::new(token)], Some(lifetime)).unwrap();
+    };
+    remember("token-of-ten-hours", 10);
+    for number in 0..6 {
+        // Some issuers mean by 0 that a token does not expire.
+        remember(&format!("short-token-{number}"), 0);
+    }
+    assert_eq!(credentials.redact("token-of-ten-hours short-token-0"), "[redacted] [redacted]");
+    // Other settings mean other credentials; the cloud may still repeat the values of these.
+    let after = Credentials::none();
+    after.inherit(&credentials);
+    assert_eq!(after.redact(&format!("token-of-ten-hours short-token-0 {TOKEN}")), "[redacted] [redacted] [redacted]");
+    advance(Duration::from_hours(3)).await;
+    remember("the-last-token", 1);
+    assert_eq!(credentials.redact("token-of-ten-hours short-token-0"), "[redacted] short-token-0");
+    for number in 0..100 {
+        remember(&format!("flood-{number}-token"), 1);
+        remember("the-same-token", 1);
+    }
+    assert_eq!(credentials.issued().len(), super::TOKENS_MAX, "a bounded number");
+    for number in 0..10 {
+        remember(&format!("{number}").repeat(Credentials::TOKEN_BYTES_MAX), 1);
+    }
+    let texts = |token: &super::IssuedSecret| token.secrets.iter().map(|text| text.expose().len()).sum::<usize>();
+    let bytes: usize = credentials.issued().iter().map(texts).sum();
+    assert!(bytes <= super::TOKENS_BYTES_MAX + Credentials::TOKEN_BYTES_MAX, "a bounded size");
+}
+
+#[tokio::test]
+async fn a_token_that_is_a_part_of_another_value_uncovers_nothing_of_it() {
+    let credentials = load(r#"{"a": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}}}"#).unwrap();
+    for part in ["s3cr3t/", "t0ken+", "==\"<&>"] {
+        credentials.remember(&Arc::from("b"), &[Secret::new(part)], None).unwrap();
+        assert_eq!(credentials.redact(&format!("a {TOKEN} b")), "a [redacted] b", "{part}");
+        let escaped = TOKEN.replace('/', "\\u002f");
+        assert_eq!(credentials.redact(&format!("a {escaped} b")), "a [redacted] b", "{part}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_redacted_is_refused() {
+    let credentials = Credentials::none();
+    let remember = |token: String| credentials.remember(&Arc::from("a"), &[Secret::new(token)], None);
+    assert!(remember("short".to_owned()).unwrap_err().to_string().contains("the token has 5 bytes"));
+    remember("x".repeat(Credentials::TOKEN_BYTES_MAX)).unwrap();
+    assert!(
+        remember("x".repeat(Credentials::TOKEN_BYTES_MAX + 1)).unwrap_err().to_string().contains("more than 16384")
+    );
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub enum HttpClientError {
 pub(super) struct Clients {
     options: TransportOptions,
     plain: Client,
+    /// Without the operator's proxy.
+    direct: Client,
     /// At most one client for each credential.
     by_certificate: Mutex<BTreeMap<String, (Arc<ClientCertificate>, Client)>>,
 }
@@ -66,16 +68,28 @@ impl Clients {
             roots: Arc::new(roots),
             resolver,
             judge: Arc::new(move |_: &str, address: IpAddr| judging.judge_address(address)),
+            proxy: policy.proxy().cloned(),
             headers_max: limits.headers_max,
             idle_max: POOL_IDLE_MAX,
             connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
         };
         let plain = Client::new(&options, None).map_err(HttpClientError::Tls)?;
-        Ok(Self { options, plain, by_certificate: Mutex::default() })
+        let direct = match &options.proxy {
+            None => plain.clone(),
+            Some(_) => {
+                let options = TransportOptions { proxy: None, ..options.clone() };
+                Client::new(&options, None).map_err(HttpClientError::Tls)?
+            }
+        };
+        Ok(Self { options, plain, direct, by_certificate: Mutex::default() })
     }
 
     pub(super) fn plain(&self) -> Client {
         self.plain.clone()
+    }
+
+    pub(super) fn direct(&self) -> Client {
+        self.direct.clone()
     }
 
     /// The client whose connections present `certificate`; a new client if the credential's

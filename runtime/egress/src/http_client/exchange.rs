@@ -3,8 +3,6 @@
 //!
 //! Must not check requests; the parent module has checked them.
 
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, header, response::Parts};
 use http_body_util::Full;
@@ -14,11 +12,12 @@ use skysail_provider::{Limit, LimitHit, text::with_causes};
 use super::{Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, headers};
 use crate::{
     blocking::Blocking,
-    credentials::Generation,
+    credentials::Redaction,
     transport::{Client, LookUpError, StreamingResponse, TransportError, causes, header_bytes},
 };
 
-/// The largest answer, headers and body, that is redacted on the async thread, in bytes. A byte
+/// The largest answer, headers and body, that is redacted on the async thread, in bytes times
+/// searches. A byte
 /// takes 2.5 ns with one value and 6.6 ns with eight, so that this is half a millisecond; then
 /// other tasks have their turn, because a call awaits each answer. Larger answers go to the
 /// blocking pool.
@@ -28,8 +27,8 @@ const REDACTED_AT_ONCE_MAX: u64 = 64 << 10;
 pub(super) struct Exchange<'a> {
     pub(super) client: &'a Client,
     pub(super) budget: &'a HttpBudget,
-    /// The credentials whose values are redacted from the answer and from errors.
-    pub(super) generation: &'a Arc<Generation>,
+    /// Redacts the answer and errors.
+    pub(super) redaction: &'a Redaction,
     /// Whether the request carries a credential, which the answer may repeat.
     pub(super) has_credential: bool,
     pub(super) redactions: &'a Blocking,
@@ -52,7 +51,7 @@ impl Exchange<'_> {
             check_charset(&answer.head.headers)?;
         }
         let body = self.read_body(&mut answer).await?;
-        for_guest(answer.head, body, self.generation, self.redactions).await
+        for_guest(answer.head, body, self.redaction, self.redactions).await
     }
 
     /// Reads the body in pieces; stops at the bound.
@@ -83,15 +82,15 @@ impl Exchange<'_> {
 async fn for_guest(
     head: Parts,
     body: Bytes,
-    generation: &Arc<Generation>,
+    redaction: &Redaction,
     redactions: &Blocking,
 ) -> Result<HttpResponse, Failure> {
+    let redactor = redaction.now();
     let is_searched_here =
-        !generation.redactor().seeks() || header_bytes(&head.headers) + body.len() as u64 <= REDACTED_AT_ONCE_MAX;
-    let generation = Arc::clone(generation);
+        (header_bytes(&head.headers) + body.len() as u64).saturating_mul(redactor.searches()) <= REDACTED_AT_ONCE_MAX;
     let redact = move || {
-        let clean = generation.redactor().bytes(&body);
-        let headers = headers::for_guest(&head.headers, generation.redactor(), clean.is_some());
+        let clean = redactor.bytes(&body);
+        let headers = headers::for_guest(&head.headers, &redactor, clean.is_some());
         HttpResponse { status: head.status.as_u16(), headers, body: clean.unwrap_or(body) }
     };
     if is_searched_here {
@@ -177,7 +176,7 @@ impl Exchange<'_> {
             _ if is_connect => FailureKind::Unreachable,
             _ => FailureKind::Interrupted,
         };
-        Failure::new(kind, self.generation.redactor().text(&with_causes(error)))
+        Failure::new(kind, self.redaction.now().text(&with_causes(error)))
     }
 }
 
@@ -201,7 +200,11 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, pin::pin, sync::mpsc};
+    use std::{
+        collections::BTreeMap,
+        pin::pin,
+        sync::{Arc, mpsc},
+    };
 
     use bytes::Bytes;
     use futures::poll;
@@ -209,7 +212,7 @@ mod tests {
     use tokio::{runtime, task};
 
     use super::{Blocking, REDACTED_AT_ONCE_MAX, for_guest};
-    use crate::credentials::{CredentialSpec, Credentials, SecretValues};
+    use crate::credentials::{CredentialSpec, Credentials, Redaction, SecretValues};
 
     const SECRET: &str = "t0p-s3cr3t-t0ken";
 
@@ -220,12 +223,13 @@ mod tests {
         let specs: BTreeMap<String, CredentialSpec> =
             serde_json::from_str(r#"{"api": {"origins": ["https://a.example"], "bearer": {"env": "TOKEN"}}}"#).unwrap();
         let credentials = Credentials::load(&specs, &|_| Some(SECRET.to_owned()), &SecretValues::new()).unwrap();
-        let (generation, redactions) = (credentials.current(), Blocking::new(1));
+        let redaction = Redaction::new(credentials.current(), Arc::new(credentials));
+        let redactions = Blocking::new(1);
         let max = usize::try_from(REDACTED_AT_ONCE_MAX).unwrap();
         let cleaned = |header: String, body: usize| {
             let head = Response::builder().header("x-a", header).body(()).unwrap().into_parts().0;
             let body = SECRET.to_owned() + &"x".repeat(body - SECRET.len());
-            for_guest(head, Bytes::from(body), &generation, &redactions)
+            for_guest(head, Bytes::from(body), &redaction, &redactions)
         };
         runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap().block_on(async {
             let small = cleaned("short".to_owned(), max / 2).await.unwrap();

@@ -4,13 +4,13 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{
-    credentials::{Proof, Redactor},
+    credentials::Redactor,
     header_names::{is_ambiguous, is_hosts_header},
     http_client::Failure,
 };
 
 /// Headers of an answer that the guest does not receive.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 12] = [
     "connection",
     "keep-alive",
     "proxy-authenticate",
@@ -21,11 +21,23 @@ const KEPT: [&str; 10] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    // A guest that may use a token can ask the issuer for a further one, which is as powerful.
+    "vmware-api-session-id",
+    "x-subject-token",
 ];
 
-/// Checks the guest's headers. A header that `proof` sets is refused, so that only the host's value
-/// is sent.
-pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Result<HeaderMap, Failure> {
+/// What a credential means for the headers of the guest.
+pub(super) struct Credentialed<'a> {
+    /// The headers that carry the proof; none for a client certificate.
+    pub(super) sets: &'a [HeaderName],
+}
+
+/// Checks the guest's headers. A header that the credential sets is refused, so that only the
+/// host's value is sent.
+pub(super) fn of_guest(
+    given: &[(String, String)],
+    credential: Option<&Credentialed<'_>>,
+) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let shown = || name.chars().take(64).collect::<String>();
@@ -43,12 +55,13 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
         if is_hosts_header(&name) {
             return Err(Failure::malformed(format!("header {name} is set by the host; leave it out")));
         }
-        if let Some(Proof::Header { name: set, .. }) = proof
-            && (name.as_str() == set.as_str().replace('_', "-") || name == header::AUTHORIZATION)
+        if let Some(Credentialed { sets }) = credential
+            && !sets.is_empty()
+            && (name == header::AUTHORIZATION || sets.iter().any(|set| name.as_str() == set.as_str().replace('_', "-")))
         {
             return Err(Failure::malformed(format!("header {name} is set by the credential; leave it out")));
         }
-        if proof.is_some() && shapes_the_echo(&name, &value) {
+        if credential.is_some() && shapes_the_echo(&name, &value) {
             return Err(Failure::malformed(format!(
                 "header {name} is not allowed in a request with a credential; leave one of them out"
             )));

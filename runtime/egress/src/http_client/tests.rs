@@ -3,6 +3,8 @@
 mod fence;
 mod http2;
 mod limits;
+mod login;
+mod proxy;
 mod server;
 mod tls;
 

@@ -159,6 +159,14 @@ impl Origin {
         host && self.https == other.https && self.port == other.port
     }
 
+    pub(super) fn is_https(&self) -> bool {
+        self.https
+    }
+
+    pub(super) fn is_wildcard(&self) -> bool {
+        matches!(self.host, HostPattern::Wildcard(_))
+    }
+
     /// The address, where the origin is written as one.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {

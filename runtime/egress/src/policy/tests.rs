@@ -19,7 +19,7 @@ fn rule(origins: &[&str]) -> EgressRuleSpec {
 }
 
 fn policy(rules: Vec<EgressRuleSpec>, allow_cidrs: &[&str]) -> EgressPolicy {
-    EgressPolicy::new(&EgressSpec { rules, allow_cidrs: strings(allow_cidrs), ca_bundle: None }).unwrap()
+    EgressPolicy::new(&EgressSpec { rules, allow_cidrs: strings(allow_cidrs), ca_bundle: None, proxy: None }).unwrap()
 }
 
 /// `allowed`, or the reason of the refusal.
@@ -226,7 +226,7 @@ pub(crate) fn table_spec() -> EgressSpec {
         ..rule(&["https://paths.example.com"])
     };
     let rules = vec![rule(&["https://api.example.com", "https://*.wild.example.org:8443"]), paths];
-    EgressSpec { rules, allow_cidrs: Vec::new(), ca_bundle: None }
+    EgressSpec { rules, allow_cidrs: Vec::new(), ca_bundle: None, proxy: None }
 }
 
 #[test]

@@ -25,6 +25,10 @@ pub(crate) struct RegistryArgs {
     /// service the registry's credentials may be sent. May be repeated.
     #[arg(long, value_name = "HOST")]
     pub(crate) trusted_host: Vec<String>,
+    /// Proxy for all requests: `http://proxy.example.com:3128`. The environment variables of
+    /// proxies are not used.
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) registry_proxy: Option<String>,
     /// Largest size of a component, in bytes, up to 268435456. A manager accepts components up to
     /// the limit `componentBytes` of the provider, which has the same default.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().component_bytes, value_parser = clap::value_parser!(u64).range(1..=256 << 20))]

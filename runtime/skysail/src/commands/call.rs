@@ -60,7 +60,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     };
     let offer = Offer { bytes, origin: format!("file {}", args.file.display()) };
     let services = providers::services(&mut Registry::default())?;
-    let options = providers::slot_options(&spec)?;
+    let options = providers::slot_options(&spec, None)?;
     let mut records = services.recorder.subscribe();
     let checks_config = matches!(function, Function::Identity(identity::Function::CheckConfig { .. }));
     let outcome = match function {

@@ -8,7 +8,10 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use skysail_host::{egress::judge_public_address, read_file};
+use skysail_host::{
+    egress::{Proxy, judge_public_address},
+    read_file,
+};
 use skysail_sources::{
     Credentials, DockerConfig, Reference, Registry, RegistryFailure, RegistryOptions, TargetRefusal,
 };
@@ -32,7 +35,11 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
         .parse()
         .map_err(|error| anyhow!("{reference:?} is not a reference ({error}); write ghcr.io/org/provider:v1"))
         .or_exit(Reason::Usage)?;
-    let RegistryArgs { registry_config, plain_http, registry_ca, trusted_host, component_bytes: _ } = args;
+    let RegistryArgs { registry_config, plain_http, registry_ca, trusted_host, registry_proxy, component_bytes: _ } =
+        args;
+    let proxy =
+        registry_proxy.map(|text| Proxy::parse(&text).map_err(|reason| anyhow!("--registry-proxy: {text:?} {reason}")));
+    let proxy = proxy.transpose().or_exit(Reason::Usage)?;
     let ca_bundle = match registry_ca {
         Some(file) => Some(text_file::read("--registry-ca", &file, "PEM certificates").or_exit(Reason::Usage)?),
         None => None,
@@ -44,9 +51,11 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
         host: parsed.resolve_registry().to_owned(),
         mirrors: Vec::new(),
         plain_http: plain_http.into_iter().collect(),
-        trusted_hosts: trusted_host.into_iter().collect(),
+        // The user of this command chose the proxy.
+        trusted_hosts: trusted_host.into_iter().chain(proxy.as_ref().map(|proxy| proxy.host().to_owned())).collect(),
         ca_bundle,
         credentials: registry_config.or_else(docker_config).map(Credentials::File),
+        proxy,
         judge: Arc::new(judge_public_address),
     };
     let registry = Registry::new(options).map_err(|error| {

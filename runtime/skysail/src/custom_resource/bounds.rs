@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use skysail_controllers::ProviderAddresses;
 use skysail_host::{
     BOUNDS,
-    credentials::Credentials,
+    credentials::{CredentialSpec, Credentials},
     egress::{EgressPolicy, METHODS, Origin},
 };
 use skysail_sources::{ConfigMapReference, SignaturePolicy, TrustRoot};
@@ -32,8 +32,12 @@ const HOST_MAX: usize = NAME_MAX + ":65535".len();
 const REFERENCE_MAX: usize = 1024;
 /// Longest name of a header or of a user.
 const WORD_MAX: usize = 256;
+/// Longest ARN of a role.
+const ROLE_ARN_MAX: usize = 2048;
+/// Longest URL.
+const URL_MAX: usize = 8192;
 /// Longest prefix of a path, as long as a whole URL.
-const PATH_PREFIX_MAX: usize = 8192;
+const PATH_PREFIX_MAX: usize = URL_MAX;
 /// Length of a digest: its kind and 64 hexadecimal digits.
 const DIGEST_LENGTH: usize = "sha256:".len() + 64;
 /// Longest duration; enough for a number with every unit.
@@ -49,6 +53,7 @@ pub(super) fn all() -> Vec<Entry> {
     let mut all = ownership();
     all.extend(source());
     all.extend(network());
+    all.extend(credentials());
     all
 }
 
@@ -90,6 +95,7 @@ fn source() -> Vec<Entry> {
         ("oci.reference", text(REFERENCE_MAX)),
         ("oci.pollInterval", like(DURATION_MAX, DURATION)),
         ("oci.timeout", like(DURATION_MAX, DURATION)),
+        ("oci.proxy", proxy()),
         ("oci.mirrors", json!({"maxItems": ENTRIES_MAX})),
         ("oci.mirrors[]", host.clone()),
         ("oci.plainHTTP", json!({"maxItems": ENTRIES_MAX})),
@@ -118,11 +124,53 @@ fn network() -> Vec<Entry> {
         ("egress.rules[].pathPrefixes[]", like(PATH_PREFIX_MAX, "^/[^?# ]*$")),
         ("egress.allowCidrs", json!({"maxItems": EgressPolicy::CIDRS_MAX})),
         ("egress.allowCidrs[]", cidr()),
+        ("egress.proxy", proxy()),
         ("origins[]", like(Origin::BYTES_MAX, r"^[hH][tT][tT][pP][sS]?://[^/?#@\\ ]+$")),
+    ]
+}
+
+fn credentials() -> Vec<Entry> {
+    let url = || like(URL_MAX, r"^[hH][tT][tT][pP][sS]?://[^?#@\\ ]+$");
+    let username = || json!({"maxLength": WORD_MAX, "pattern": r"^[^:\x00-\x1f\x7f]*$"});
+    let word = || text(WORD_MAX);
+    let entries = CredentialSpec::ENTRIES_MAX;
+    vec![
         ("spec.credentials", json!({"maxProperties": Credentials::COUNT_MAX})),
         ("credentials.*.origins", json!({"minItems": 1, "maxItems": Credentials::ORIGINS_MAX})),
         ("header.name", like(WORD_MAX, "^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")),
-        ("basic.username", json!({"maxLength": WORD_MAX, "pattern": r"^[^:\x00-\x1f\x7f]*$"})),
+        ("basic.username", username()),
+        ("keystone.authUrl", url()),
+        ("applicationCredential.id", word()),
+        ("applicationCredential.name", word()),
+        ("user.id", word()),
+        ("user.name", word()),
+        ("user.domainId", word()),
+        ("user.domainName", word()),
+        ("project.id", word()),
+        ("project.name", word()),
+        ("project.domainId", word()),
+        ("project.domainName", word()),
+        ("password.trustId", word()),
+        ("oauth2.tokenUrl", url()),
+        ("oauth2.clientId", word()),
+        ("oauth2.clientAuthentication", json!({"enum": ["Basic", "Body"]})),
+        ("oauth2.scopes", json!({"maxItems": entries})),
+        ("oauth2.scopes[]", word()),
+        ("oauth2.parameters", json!({"maxProperties": entries})),
+        ("oauth2.parameters.*", word()),
+        ("serviceAccountKey.scopes", json!({"minItems": 1, "maxItems": entries})),
+        ("serviceAccountKey.scopes[]", word()),
+        ("aws.region", word()),
+        ("aws.service", word()),
+        ("credentialsFile.profile", word()),
+        ("serviceAccountToken.namespace", like(LABEL_MAX, &format!("^{LABEL}$"))),
+        ("serviceAccountToken.name", object_name()),
+        ("serviceAccountToken.audience", word()),
+        ("webIdentity.roleArn", text(ROLE_ARN_MAX)),
+        ("webIdentity.sessionName", word()),
+        ("webIdentity.stsUrl", url()),
+        ("vsphere.url", url()),
+        ("vsphere.username", username()),
         ("secretKeyRef.namespace", like(LABEL_MAX, &format!("^{LABEL}$"))),
         ("secretKeyRef.name", object_name()),
         ("secretKeyRef.key", key()),
@@ -135,6 +183,10 @@ fn text(max: impl Into<Value>) -> Value {
 
 fn like(max: usize, pattern: &str) -> Value {
     json!({"minLength": 1, "maxLength": max, "pattern": pattern})
+}
+
+fn proxy() -> Value {
+    like(Origin::BYTES_MAX, r"^[hH][tT][tT][pP]://[^/?#@\\* ]+$")
 }
 
 fn object_name() -> Value {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use skysail_host::BOUNDS;
+use skysail_host::{BOUNDS, credentials::CredentialSpec};
 use skysail_sources::OciSourceSettings;
 
 use super::schema::{Entry, VALIDATIONS, exactly_one};
@@ -63,8 +63,34 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
         (
             "spec.credentials.*",
             only(exactly_one(
-                &["bearer", "header", "basic", "clientCertificate"],
-                "write exactly one of bearer, header, basic and clientCertificate",
+                &CredentialSpec::SCHEMES,
+                &format!("write exactly one of {}", CredentialSpec::schemes_listed()),
+            )),
+        ),
+        (
+            "credentials.*.keystone",
+            only(exactly_one(
+                &["applicationCredential", "password"],
+                "write exactly one of applicationCredential and password",
+            )),
+        ),
+        ("keystone.password", only(exactly_one(&["project", "trustId"], "write exactly one of project and trustId"))),
+        (
+            "credentials.*.oauth2",
+            only(exactly_one(
+                &["clientSecret", "clientAssertion", "serviceAccountToken"],
+                "write exactly one of clientSecret, clientAssertion and serviceAccountToken",
+            )),
+        ),
+        (
+            "aws.webIdentity",
+            only(exactly_one(&["token", "serviceAccountToken"], "write exactly one of token and serviceAccountToken")),
+        ),
+        (
+            "credentials.*.aws",
+            only(exactly_one(
+                &["accessKey", "credentialsFile", "webIdentity"],
+                "write exactly one of accessKey, credentialsFile and webIdentity",
             )),
         ),
         ("spec.limits", limits()?),

@@ -124,6 +124,17 @@ mod tests {
     }
 
     #[test]
+    fn an_object_cannot_use_the_role_of_the_manager_s_machine() {
+        let aws = json!({ "region": "eu-west-1", "instanceMetadata": {} });
+        refused(
+            json!({ "credentials": { "api": { "origins": ["https://ec2.eu-west-1.amazonaws.com"], "aws": aws } } }),
+            expect![[
+                r#"spec.credentials.api.aws.instanceMetadata: it would give the role of the manager's machine to everyone who may write Providers; write the provider in a provider file, or use webIdentity"#
+            ]],
+        );
+    }
+
+    #[test]
     fn errors_about_an_object_have_no_lines() {
         refused(
             json!({ "fuel": 1 }),

@@ -12,10 +12,7 @@ use serde::Deserialize;
 use skysail_controllers::ProviderAddresses;
 use skysail_host::{
     Limits, LimitsError,
-    credentials::{
-        BasicSpec, ClientCertificateSpec, CredentialSpec, Credentials, HeaderSpec, Secret, SecretKeyRef, SecretValues,
-        ValueFrom,
-    },
+    credentials::{CredentialSpec, Credentials, Secret, SecretKeyRef, SecretValues, ValueFrom},
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
 };
 use skysail_provider::Interface;
@@ -38,6 +35,7 @@ pub(crate) const SCHEME_BYTES_MAX: usize = 63;
 pub(crate) const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
 
 const FILE_IN_AN_OBJECT: &str = "an object in the cluster must not name a file or an environment variable of the manager; write configMap or oci for a component, secretKeyRef for a secret, and the text itself for everything else";
+const METADATA_IN_AN_OBJECT: &str = "it would give the role of the manager's machine to everyone who may write Providers; write the provider in a provider file, or use webIdentity";
 const SECRET_IN_A_FILE: &str =
     "a provider file cannot name a Secret of the cluster; mount the Secret and write file with its path";
 
@@ -320,7 +318,11 @@ impl<'a> Check<'a> {
 
     fn credentials(&mut self, mut specs: BTreeMap<String, CredentialSpec>) -> Checked<Credentials> {
         for (name, spec) in &mut specs {
-            for (field, value) in values_of(spec) {
+            if !self.is_file() && spec.aws.as_ref().is_some_and(|aws| aws.instance_metadata.is_some()) {
+                let place = format!("spec.credentials.{name}.aws.instanceMetadata");
+                return Err(self.invalid_field(&place, METADATA_IN_AN_OBJECT.to_owned()));
+            }
+            for (field, value) in spec.values_mut() {
                 self.value(&format!("spec.credentials.{name}.{field}"), value)?;
             }
         }
@@ -353,6 +355,11 @@ impl<'a> Check<'a> {
                 Err(self.invalid_field(&format!("{place}.env"), FILE_IN_AN_OBJECT.to_owned()))
             }
         }
+    }
+
+    /// Whether the document is one of a provider file.
+    pub(super) const fn is_file(&self) -> bool {
+        matches!(self.carrier, Carrier::File { .. })
     }
 
     /// The content of a file that the provider file names.
@@ -415,27 +422,10 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 
 /// The Secrets that a document names.
 pub(super) fn secrets_of(spec: &mut Spec) -> BTreeSet<SecretKeyRef> {
-    let values = spec.credentials.values_mut().flat_map(values_of);
+    let values = spec.credentials.values_mut().flat_map(CredentialSpec::values_mut);
     let values = values.filter_map(|(_, value)| match value {
         ValueFrom::SecretKeyRef(secret) => Some(secret.clone()),
         ValueFrom::File(_) | ValueFrom::Env(_) => None,
     });
     values.chain(spec.source.secret().cloned()).collect()
-}
-
-/// Every value that a credential names, with its place below the credential.
-fn values_of(spec: &mut CredentialSpec) -> impl Iterator<Item = (&'static str, &mut ValueFrom)> {
-    let CredentialSpec { origins: _, bearer, header, basic, client_certificate } = spec;
-    let header = header.as_mut().map(|HeaderSpec { name: _, value }| value);
-    let basic = basic.as_mut().map(|BasicSpec { username: _, password }| password);
-    let (certificate, key) =
-        client_certificate.as_mut().map(|ClientCertificateSpec { certificate, key }| (certificate, key)).unzip();
-    let values = [
-        ("bearer", bearer.as_mut()),
-        ("header.value", header),
-        ("basic.password", basic),
-        ("clientCertificate.certificate", certificate),
-        ("clientCertificate.key", key),
-    ];
-    values.into_iter().filter_map(|(field, value)| Some((field, value?)))
 }

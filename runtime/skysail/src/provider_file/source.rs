@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use skysail_host::{
     credentials::SecretKeyRef,
-    egress::{CaBundleSpec, judge_public_address},
+    egress::{CaBundleSpec, Proxy, judge_public_address},
 };
 use skysail_sources::{
     ConfigMapReference, ConfigMapSource, Credentials, DockerConfig, FileSource, FileSourceSettings, Identity,
@@ -163,6 +163,10 @@ struct Oci {
     /// Default: none.
     #[serde(default)]
     trusted_hosts: BTreeSet<String>,
+    /// Proxy for all requests to the registry and to the hosts that it names:
+    /// `http://proxy.example.com:3128`. The proxy resolves the names, so its rules have to refuse
+    /// internal addresses. A private proxy has to be one of the trustedHosts. Default: none.
+    proxy: Option<String>,
     /// Signatures that the artifact must have. They are verified before the component is read.
     /// Default: signatures are not verified.
     signatures: Option<Signatures>,
@@ -309,6 +313,17 @@ impl Check<'_> {
         };
         let credentials = oci.credentials.as_ref().map(|from| self.registry_credentials(from)).transpose()?;
         let signatures = oci.signatures.take().map(|signatures| self.signatures(&signatures)).transpose()?;
+        let proxy = oci.proxy.as_deref().map(|text| {
+            Proxy::parse(text)
+                .map_err(|reason| self.invalid_field("spec.source.oci.proxy", format!("{text:?} {reason}")))
+        });
+        let proxy = proxy.transpose()?;
+        if let Some(proxy) = &proxy
+            && self.is_file()
+        {
+            // The operator wrote the file; an object has to name a private proxy in trustedHosts.
+            oci.trusted_hosts.insert(proxy.host().to_owned());
+        }
         let written = (format!("{oci:?}{ca_bundle:?}{signatures:?}"), credentials.clone());
         let registry = Registry::new(RegistryOptions {
             host: reference.resolve_registry().to_owned(),
@@ -317,6 +332,7 @@ impl Check<'_> {
             trusted_hosts: oci.trusted_hosts,
             ca_bundle,
             credentials,
+            proxy,
             judge: Arc::new(judge_public_address),
         });
         let registry = registry.map_err(|error| {

@@ -462,7 +462,7 @@ fn a_credential_without_a_scheme_is_refused() {
     refused(
         &document("credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n"),
         expect![[
-            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api: has 0 of bearer, header, basic and clientCertificate; write exactly one"#
+            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api: has 0 of bearer, header, basic, clientCertificate, keystone, oauth2, serviceAccountKey, vsphere, aws and cloudstack; write exactly one"#
         ]],
     );
 }

@@ -377,7 +377,7 @@ mod tests {
         fn new(archive: Option<&Arc<Archive>>) -> Self {
             let compiler = Compiler::jailed(JailCommand { program: "/bin/sleep".into(), args: vec!["3600".into()] });
             let services = SlotServices { compiler, ..services(&mut Registry::default()).unwrap() };
-            let options = slot_options(&ProviderSpec::closed("p").unwrap()).unwrap();
+            let options = slot_options(&ProviderSpec::closed("p").unwrap(), None).unwrap();
             let slot = Arc::new(Slot::new(services, options).unwrap());
             let (status, reported) = watch::channel(SlotStatus::default());
             let (source, offers) = mpsc::channel(1);

@@ -10,7 +10,7 @@ use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use skysail_egress::{
     SystemResolver,
-    policy::EgressRefusal,
+    policy::{EgressRefusal, Proxy},
     transport::{self, Client, TransportOptions},
 };
 use tokio::sync::Semaphore;
@@ -45,13 +45,16 @@ pub struct RegistryOptions {
     pub ca_bundle: Option<String>,
     /// The credentials for the registry; without them requests are anonymous.
     pub credentials: Option<Credentials>,
+    /// The proxy of all requests, which resolves the names: [`Self::judge`] is asked about the
+    /// proxy's own addresses alone, unless the proxy is one of [`Self::trusted_hosts`].
+    pub proxy: Option<Proxy>,
     /// The check for hosts that are not named here.
     pub judge: AddressJudge,
 }
 
 impl fmt::Debug for RegistryOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, mirrors, plain_http, trusted_hosts, ca_bundle, credentials, judge: _ } = self;
+        let Self { host, mirrors, plain_http, trusted_hosts, ca_bundle, credentials, proxy, judge: _ } = self;
         f.debug_struct("RegistryOptions")
             .field("host", host)
             .field("mirrors", mirrors)
@@ -59,6 +62,7 @@ impl fmt::Debug for RegistryOptions {
             .field("trusted_hosts", trusted_hosts)
             .field("ca_bundle", &ca_bundle.is_some())
             .field("credentials", credentials)
+            .field("proxy", proxy)
             .finish_non_exhaustive()
     }
 }
@@ -84,6 +88,14 @@ pub enum RegistryOptionsError {
         /// Why.
         #[source]
         source: rustls::Error,
+    },
+    /// The address of the proxy.
+    #[error("proxy {proxy} is not allowed: {reason}; add its host to trustedHosts, or name another one")]
+    Proxy {
+        /// The proxy.
+        proxy: Proxy,
+        /// Why.
+        reason: String,
     },
     /// TLS settings.
     #[error("set up TLS for {0}")]
@@ -116,6 +128,12 @@ impl Registry {
         }
         let named: BTreeSet<_> = options.named().map(|host| name_of(host).to_ascii_lowercase()).collect();
         let judge = Arc::clone(&options.judge);
+        if let Some(proxy) = &options.proxy
+            && let Some(address) = proxy.address()
+            && !options.trusted_hosts.contains(proxy.host())
+        {
+            judge(address).map_err(|reason| RegistryOptionsError::Proxy { proxy: proxy.clone(), reason })?;
+        }
         let settings = TransportOptions {
             roots: Arc::new(roots(options.ca_bundle.as_deref())?),
             resolver: Arc::new(SystemResolver::default()),
@@ -124,6 +142,7 @@ impl Registry {
                 true => Ok(address),
                 false => judge(address).map(|()| address).map_err(EgressRefusal),
             }),
+            proxy: options.proxy.clone(),
             headers_max: HEADERS_MAX,
             idle_max: 1,
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),

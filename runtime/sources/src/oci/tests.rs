@@ -33,6 +33,7 @@ fn options(server: &Server) -> RegistryOptions {
         trusted_hosts: BTreeSet::new(),
         ca_bundle: None,
         credentials: None,
+        proxy: None,
         judge: Arc::new(|address: IpAddr| match address.is_loopback() {
             true => Err(format!("{address} is loopback")),
             false => Ok(()),
@@ -229,6 +230,7 @@ fn no_request_is_sent_before_the_retry_after_of_a_registry() {
         plain_http: BTreeSet::new(),
         trusted_hosts: BTreeSet::new(),
         ca_bundle: None,
+        proxy: None,
         credentials: None,
         judge: Arc::new(|_| Ok(())),
     });

@@ -240,6 +240,7 @@ pub(super) fn reach(address: SocketAddr) -> Result<Registry> {
         trusted_hosts: [].into(),
         ca_bundle: None,
         credentials: None,
+        proxy: None,
         judge: Arc::new(skysail_host::egress::judge_public_address),
     })?)
 }

@@ -170,7 +170,8 @@ impl World {
 fn sandbox(cloud: &SimServer) -> Result<SandboxOptions> {
     let (url, token) = (cloud.url.clone(), cloud.token.clone());
     let rule = EgressRuleSpec { origins: vec![url.clone()], ..EgressRuleSpec::default() };
-    let egress = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.1/32".to_owned()], ca_bundle: None };
+    let egress =
+        EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.1/32".to_owned()], ..EgressSpec::default() };
     let bearer = Some(ValueFrom::Env("TOKEN".to_owned()));
     let api = CredentialSpec { origins: vec![url.clone()], bearer, ..CredentialSpec::default() };
     let token = |_: &str| Some(token.clone());

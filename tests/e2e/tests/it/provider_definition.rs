@@ -253,15 +253,35 @@ fn wrong_reach_and_limits() -> Vec<Wrong> {
         (with_credential(json!({"bearer": value})), &["spec.credentials.api.origins: Required"]),
         (
             with_credential(json!({"origins": at})),
-            &["spec.credentials", "exactly one of bearer, header, basic and clientCertificate"],
+            &[
+                "spec.credentials",
+                "exactly one of bearer, header, basic, clientCertificate, keystone, oauth2, serviceAccountKey, vsphere, aws and cloudstack",
+            ],
         ),
         (
             with_credential(json!({"origins": at, "bearer": value, "header": {"name": "X", "value": value}})),
-            &["spec.credentials", "exactly one of bearer, header, basic and clientCertificate"],
+            &[
+                "spec.credentials",
+                "exactly one of bearer, header, basic, clientCertificate, keystone, oauth2, serviceAccountKey, vsphere, aws and cloudstack",
+            ],
+        ),
+        (
+            with_credential(json!({"origins": at, "keystone": {"authUrl": "https://keystone"}})),
+            &["spec.credentials.api.keystone", "exactly one of applicationCredential and password"],
+        ),
+        (
+            with_credential(json!({"origins": at, "oauth2": {
+                "tokenUrl": "https://issuer", "clientId": "a", "clientSecret": value, "clientAuthentication": "Header",
+            }})),
+            &["spec.credentials.api.oauth2.clientAuthentication", "\"Basic\", \"Body\""],
         ),
         (with_credential(json!({"origins": at, "bearer": {}})), &["bearer.secretKeyRef: Required"]),
         (with_credential(json!({"origins": at, "bearer": {"env": "A"}})), &["unknown field", "bearer.env"]),
         (with_credential(json!({"origins": at, "bearer": {"file": "/a"}})), &["unknown field", "bearer.file"]),
+        (
+            with_credential(json!({"origins": at, "aws": {"region": "a", "instanceMetadata": {}}})),
+            &["unknown field", "aws.instanceMetadata"],
+        ),
         (with_credential(json!({"origins": at, "bearer": secret("a key")})), &["bearer.secretKeyRef.key"]),
         (with_credential(json!({"origins": at, "bearer": "s3cret"})), &["bearer", "must be of type object"]),
         (
@@ -349,6 +369,29 @@ fn valid() -> Vec<Value> {
             "b.c-d_E": credential("header", json!({"name": "X-Auth-Token", "value": value})),
             "c": credential("basic", json!({"username": "", "password": value})),
             "d": credential("clientCertificate", json!({"certificate": value, "key": value})),
+            "e": credential("keystone", json!({"authUrl": "https://keystone.example.com:5000/v3", "password": {
+                "user": {"name": "ccm", "domainName": "Default"}, "password": value, "project": {"id": "k8s"},
+            }})),
+            "f": credential("keystone", json!({"authUrl": "http://10.0.0.1", "applicationCredential": {
+                "name": "ccm", "user": {"id": "ccm"}, "secret": value,
+            }})),
+            "g": credential("oauth2", json!({
+                "tokenUrl": "https://issuer.example.com/token", "clientId": "ccm", "clientSecret": value,
+                "clientAuthentication": "Body", "scopes": ["a"], "parameters": {"audience": "b"},
+            })),
+            "h": credential("serviceAccountKey", json!({"key": value, "scopes": ["a"]})),
+            "j": credential("aws", json!({"region": "eu-west-1", "accessKey": {
+                "id": value, "secret": value, "sessionToken": value,
+            }})),
+            "k": credential("aws", json!({
+                "region": "eu-west-1", "service": "ec2", "credentialsFile": {"content": value, "profile": "dev"},
+            })),
+            "l": credential("aws", json!({"region": "eu-west-1", "webIdentity": {
+                "roleArn": "arn:aws:iam::123456789012:role/ccm", "token": value, "sessionName": "a",
+                "stsUrl": "https://sts.example.com",
+            }})),
+            "n": credential("cloudstack", json!({"apiKey": value, "secretKey": value})),
+            "i": credential("vsphere", json!({"url": "https://vcenter", "username": "ccm@vsphere.local", "password": value})),
         },
         "limits": limits(),
         "allowInterfaceLoss": true,

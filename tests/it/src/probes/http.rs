@@ -77,7 +77,8 @@ impl Server {
     /// A client that may send every method to this server.
     fn client(&self, limits: &Limits) -> Arc<HttpClient> {
         let rule = EgressRuleSpec { origins: vec![self.origin.clone()], ..EgressRuleSpec::default() };
-        let spec = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.0/8".to_owned()], ca_bundle: None };
+        let spec =
+            EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.0/8".to_owned()], ..EgressSpec::default() };
         let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
         let api = CredentialSpec {
             origins: vec![self.origin.clone()],

@@ -30,6 +30,10 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), certificate }
     }
 
+    pub(super) fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+
     fn leaf(&self, name: &str) -> Leaf {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();

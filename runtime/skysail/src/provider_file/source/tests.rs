@@ -140,7 +140,7 @@ fn an_error_in_the_settings_of_a_registry_names_the_field() {
         (
             "insecure: true",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.insecure: "insecure" is not a valid key here; write one of reference, pollInterval, timeout, credentials, caBundle, mirrors, plainHTTP, trustedHosts, signatures"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.insecure: "insecure" is not a valid key here; write one of reference, pollInterval, timeout, credentials, caBundle, mirrors, plainHTTP, trustedHosts, proxy, signatures"#
             ]],
         ),
         (

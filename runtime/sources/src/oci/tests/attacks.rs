@@ -443,6 +443,7 @@ fn only_a_token_service_of_the_host_or_its_parent_domain_may_receive_credentials
             plain_http: BTreeSet::new(),
             trusted_hosts: BTreeSet::new(),
             ca_bundle: None,
+            proxy: None,
             credentials: None,
             judge: std::sync::Arc::new(|_| Ok(())),
         };

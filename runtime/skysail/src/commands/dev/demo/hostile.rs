@@ -132,7 +132,7 @@ fn cost(record: &CallRecord) -> String {
 async fn slot(dev: &Dev, probe: &str) -> anyhow::Result<Arc<Slot>> {
     let path = components::bundled(&dev.components, probe)?;
     let spec = ProviderSpec { config: format!("{ALLOWED_ORIGIN}/latest/meta-data/"), ..ProviderSpec::closed(probe)? };
-    let mut options = providers::slot_options(&spec)?;
+    let mut options = providers::slot_options(&spec, None)?;
     options.sandbox.http = Some(Arc::new(http(&spec)?));
     let slot = Slot::new(dev.fleet.services.clone(), options).context("cannot make a slot")?;
     let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
