@@ -332,8 +332,10 @@ impl Credentials {
     /// Redacts the values and the tokens of `before`, too: answers may repeat them.
     pub fn inherit(&self, before: &Self) {
         let until = Instant::now() + TOKEN_KEPT_MIN;
-        let redactor = before.current.load().redactor.clone();
-        let configured = IssuedSecret { name: Arc::from("before"), secrets: Vec::new(), redactor, until };
+        let generation = before.current.load();
+        let secrets = generation.by_name.values().flat_map(|credential| credential.proof.secrets().to_vec()).collect();
+        let redactor = generation.redactor.clone();
+        let configured = IssuedSecret { name: Arc::from("before"), secrets, redactor, until };
         let tokens = before.issued().clone();
         tokens.into_iter().chain([configured]).for_each(|secret| self.keep(secret));
     }

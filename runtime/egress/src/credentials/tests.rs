@@ -199,6 +199,9 @@ async fn a_token_is_redacted_while_it_may_be_valid_whatever_is_issued_after_it()
     let after = Credentials::none();
     after.inherit(&credentials);
     assert_eq!(after.redact(&format!("token-of-ten-hours short-token-0 {TOKEN}")), "[redacted] [redacted] [redacted]");
+    let later = Credentials::none();
+    later.inherit(&after);
+    assert_eq!(later.redact(&format!("token-of-ten-hours {TOKEN}")), "[redacted] [redacted]", "and those before");
     advance(Duration::from_hours(3)).await;
     remember("the-last-token", 1);
     assert_eq!(credentials.redact("token-of-ten-hours short-token-0"), "[redacted] short-token-0");
