@@ -231,7 +231,9 @@ impl Answer {
     /// The error of an answer without a token. `reason` is what the issuer says.
     fn failure(&self, reason: Option<&str>, remedy: &str) -> LoginError {
         let status = self.status;
-        let reason = reason.map(|reason| format!(": {}", one_line(reason, REASON_BYTES_MAX))).unwrap_or_default();
+        let reason = reason
+            .map(|reason| format!(": {}", one_line(reason.trim_end_matches('.'), REASON_BYTES_MAX)))
+            .unwrap_or_default();
         if status.is_redirection() {
             return LoginError::Refused(format!("answered {status}, and redirects are not followed; correct the URL"));
         }

@@ -160,6 +160,15 @@ impl Session {
         rejected: Option<&Arc<Token>>,
         log_in: impl FnOnce() -> BoxFuture<'static, Result<Issued, LoginError>>,
     ) -> Result<Arc<Token>, LoginError> {
+        let login = || {
+            let url = self.login.endpoint().0.url.to_string();
+            let login = timeout(LOGIN_TIME_MAX, log_in());
+            async move {
+                let result = login.await.unwrap_or_else(|_| Err(too_slow()));
+                result.map_err(|error| error.at(&url))
+            }
+            .boxed()
+        };
         let under_way = {
             let mut state = self.state();
             let now = Instant::now();
@@ -171,7 +180,7 @@ impl Session {
             });
             let valid = current.filter(|token| token.is_valid(now) && !is_rejected);
             if valid.as_ref().is_none_or(|token| token.is_due(now))
-                && let Err(error) = state.begin(now, &self.account, is_rejected, log_in)
+                && let Err(error) = state.begin(now, &self.account, is_rejected, login)
             {
                 return valid.ok_or(error);
             }
@@ -271,15 +280,26 @@ impl State {
         let (end, ended) = oneshot::channel();
         let login = log_in();
         self.tasks.spawn(async move {
-            let result = timeout(LOGIN_TIME_MAX, login).await.unwrap_or_else(|_| {
-                let seconds = LOGIN_TIME_MAX.as_secs();
-                Err(LoginError::Unavailable(format!("no token after {seconds} s; check the URL and the network")))
-            });
+            let result = login.await;
             // Nobody waits for a renewal of a token that is still valid.
             drop(end.send((now, Instant::now(), result)));
         });
         self.under_way = Some(ended.shared());
         Ok(())
+    }
+}
+
+// === impl LoginError ===
+
+impl LoginError {
+    /// Names the URL of the login: sessions of an account share an error.
+    pub(crate) fn at(self, url: &str) -> Self {
+        let at = |text| format!("log in at {url}: {text}");
+        match self {
+            Self::Refused(text) => Self::Refused(at(text)),
+            Self::Unauthenticated(text) => Self::Unauthenticated(at(text)),
+            Self::Unavailable(text) => Self::Unavailable(at(text)),
+        }
     }
 }
 
@@ -293,6 +313,11 @@ impl Account {
 
 fn doubled(first: Duration, times: u32, max: Duration) -> Duration {
     first.saturating_mul(1 << times.min(12)).min(max)
+}
+
+fn too_slow() -> LoginError {
+    let seconds = LOGIN_TIME_MAX.as_secs();
+    LoginError::Unavailable(format!("no token after {seconds} s; check the URL and the network"))
 }
 
 fn cancelled() -> LoginError {

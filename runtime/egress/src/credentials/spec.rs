@@ -217,7 +217,7 @@ pub struct ServiceAccountKeySpec {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VsphereSpec {
     /// URL of vCenter Server, for example `https://vcenter.example.com`. Only the manager sends
-    /// requests for the login, so no egress rule has to allow /sdk or /api/session for the login.
+    /// requests for the login, so no egress rule has to allow the login.
     pub url: String,
     /// The user name, for example administrator@vsphere.local.
     pub username: String,

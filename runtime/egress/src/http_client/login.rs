@@ -75,12 +75,11 @@ impl HttpClient {
         let late = || LoginError::Unavailable("the request ended before the login".to_owned());
         let token = timeout_at(until, token).await.unwrap_or_else(|_| Err(late()));
         token.map_err(|error| {
-            let url = &session.login().endpoint().0.url;
             let kind = match error {
                 LoginError::Refused(_) | LoginError::Unauthenticated(_) => FailureKind::CredentialRefused,
                 LoginError::Unavailable(_) => FailureKind::CredentialUnavailable,
             };
-            Failure::new(kind, format!("credential {name:?}: log in at {url}: {error}"))
+            Failure::new(kind, format!("credential {name:?}: {error}"))
         })
     }
 }

@@ -163,7 +163,7 @@ fn keystone_s_refusals_differ_from_its_outages() {
         &[],
         r#"{"error": {"code": 401, "message": "The request you have made requires authentication.", "title": "Unauthorized"}}"#,
         expect![[
-            r#"unauthenticated: answered 401 Unauthorized: The request you have made requires authentication.; correct the URL, the names, the password or the secret"#
+            r#"unauthenticated: answered 401 Unauthorized: The request you have made requires authentication; correct the URL, the names, the password or the secret"#
         ]],
     );
     wrong(
@@ -332,10 +332,10 @@ fn a_path_below_sdk_has_a_soap_session_and_every_other_path_a_rest_session() {
     for path in ["/sdkx", "/api/vcenter/vm", "/"] {
         let login = login("vsphere", vsphere(), path);
         let (url, request) = request(&login);
-        assert_eq!(url, "https://vcenter.example.com/api/session");
+        assert_eq!(url, "https://vcenter.example.com/rest/com/vmware/cis/session");
         assert_eq!(request.headers()["authorization"], "Basic VlNQSEVSRVxjY206cGFzcyZ3b3JkPDE+");
         assert_eq!(login.headers()[0], "vmware-api-session-id");
-        let issued = answer(&login, 201, &[], r#""5ess10n""#).unwrap();
+        let issued = answer(&login, 201, &[], r#"{"value": "5ess10n"}"#).unwrap();
         assert_eq!((value_of(&issued), issued.lifetime), ("5ess10n", Some(Duration::from_mins(20))));
     }
 }
@@ -353,7 +353,7 @@ fn vcenter_s_refusals_differ_from_its_outages() {
         500,
         fault,
         expect![[
-            r#"unauthenticated: answered 500 Internal Server Error: Cannot complete login due to an incorrect user name or password.; correct the URL, the user name or the password"#
+            r#"unauthenticated: answered 500 Internal Server Error: Cannot complete login due to an incorrect user name or password; correct the URL, the user name or the password"#
         ]],
     );
     wrong(

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, StatusCode, header};
+use serde::Deserialize;
 
 use super::{Answer, Endpoint, Issued, LoginError, Secret, secret_header, token_header};
 
@@ -28,6 +29,12 @@ pub(crate) struct Vsphere {
     secrets: Vec<Secret>,
 }
 
+/// The answer of the REST login.
+#[derive(Deserialize)]
+struct Session {
+    value: String,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Api {
     Soap,
@@ -38,7 +45,8 @@ impl Vsphere {
     pub(in super::super) fn new(url: &str, api: Api, username: &str, password: &Secret) -> Result<Self, String> {
         let path = match api {
             Api::Soap => SOAP_PATH,
-            Api::Rest => "/api/session",
+            // Of the older API: every release has it, and its sessions are those of /api, too.
+            Api::Rest => "/rest/com/vmware/cis/session",
         };
         let pair = Secret::new(format!("{username}:{}", password.expose()));
         let encoded = Secret::new(general_purpose::STANDARD.encode(pair.expose()));
@@ -98,7 +106,7 @@ impl Vsphere {
                 if !answer.status.is_success() {
                     return Err(answer.failure(None, REMEDY));
                 }
-                let session: String = answer.json()?;
+                let Session { value: session } = answer.json()?;
                 let proof = token_header(&session)?;
                 Ok(Issued { proof, secrets: vec![Secret::new(session)], lifetime: Some(SESSION_LIFETIME) })
             }
@@ -137,7 +145,10 @@ fn soap_issued(answer: &Answer) -> Result<Issued, LoginError> {
             let body = String::from_utf8_lossy(&answer.body);
             let fault =
                 body.split_once("<faultstring>").and_then(|(_, rest)| rest.split_once('<')).map(|(text, _)| text);
-            let reason = super::one_line(fault.unwrap_or("the login is not valid"), super::REASON_BYTES_MAX);
+            let reason = super::one_line(
+                fault.unwrap_or("the login is not valid").trim_end_matches('.'),
+                super::REASON_BYTES_MAX,
+            );
             let text = format!("answered {}: {reason}; {REMEDY}", answer.status);
             if body.contains("InvalidLogin") {
                 return Err(LoginError::Unauthenticated(text));

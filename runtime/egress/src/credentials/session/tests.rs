@@ -23,6 +23,7 @@ use crate::credentials::{
     login::{ClientIdentity, Endpoint, Login, OAuth2, TokenProof},
 };
 
+const URL: &str = "https://issuer.example.com/token";
 const LIFETIME: Duration = Duration::from_secs(1000);
 
 /// An issuer that waits for `open`, and then gives the prepared results, one for each login; then
@@ -62,7 +63,7 @@ impl Issuer {
 }
 
 fn session() -> Session {
-    let endpoint = Endpoint::parse("https://issuer.example.com/token", "").unwrap();
+    let endpoint = Endpoint::parse(URL, "").unwrap();
     let identity = ClientIdentity::Body(Secret::new("the-client-secret"));
     Session::new(Login::OAuth2(OAuth2::new(endpoint, "client".to_owned(), identity, Default::default())))
 }
@@ -101,7 +102,7 @@ async fn all_that_wait_share_one_login() {
 
     let (session, issuer) = (self::session(), Issuer::will([Err(unavailable())]));
     let tokens = join_all((0..20).map(|_| token(&session, &issuer))).await;
-    assert!(tokens.iter().all(|token| token.as_ref().is_err_and(|error| *error == unavailable())));
+    assert!(tokens.iter().all(|token| token.as_ref().is_err_and(|error| *error == unavailable().at(URL))));
     assert_eq!(issuer.logins(), 1);
 }
 
@@ -138,7 +139,7 @@ async fn an_issuer_that_is_down_harms_nothing_until_the_token_expires() {
         advance(Duration::from_millis(500)).await;
     }
     advance(Duration::from_secs(1)).await;
-    assert_eq!(token(&session, &issuer).await.err(), Some(unavailable()));
+    assert_eq!(token(&session, &issuer).await.err(), Some(unavailable().at(URL)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +154,7 @@ async fn failed_logins_are_repeated_at_a_rate() {
         let (session, issuer) = (session(), Issuer::will((0..1000).map(|_| Err(error.clone()))));
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(300) {
-            assert_eq!(token(&session, &issuer).await.err(), Some(error.clone()));
+            assert_eq!(token(&session, &issuer).await.err(), Some(error.clone().at(URL)));
             advance(Duration::from_millis(100)).await;
         }
         assert_eq!(issuer.logins(), expected, "{error}");
@@ -206,7 +207,10 @@ async fn a_login_without_an_answer_ends() {
     let session = session();
     let start = Instant::now();
     let error = session.token(None, || pending().boxed()).await.err().unwrap();
-    assert_eq!(error.to_string(), "no token after 20 s; check the URL and the network");
+    assert_eq!(
+        error.to_string(),
+        "log in at https://issuer.example.com/token: no token after 20 s; check the URL and the network"
+    );
     assert_eq!(start.elapsed(), LOGIN_TIME_MAX);
 }
 
@@ -238,7 +242,7 @@ async fn a_rejected_token_stays_in_use_where_no_other_can_be_had() {
     let (session, issuer) = (session(), Issuer::will([Ok(None), Err(unavailable())]));
     let first = token(&session, &issuer).await.unwrap();
     advance(REJECTED_AGE_MIN).await;
-    assert_eq!(replaced(&session, &issuer, &first).await.err(), Some(unavailable()));
+    assert_eq!(replaced(&session, &issuer, &first).await.err(), Some(unavailable().at(URL)));
     assert!(Arc::ptr_eq(&token(&session, &issuer).await.unwrap(), &first));
 }
 
@@ -267,7 +271,7 @@ async fn one_refusal_after_a_long_outage_is_repeated_after_a_minute() {
     for refusal in [LoginError::Refused("no".to_owned()), LoginError::Unauthenticated("no".to_owned())] {
         let results = (0..20).map(|_| Err(unavailable())).chain([Err(refusal.clone())]);
         let (session, issuer) = (session(), Issuer::will(results));
-        while token(&session, &issuer).await.err() != Some(refusal.clone()) {
+        while token(&session, &issuer).await.err() != Some(refusal.clone().at(URL)) {
             advance(Duration::from_secs(1)).await;
         }
         advance(Duration::from_secs(60)).await;

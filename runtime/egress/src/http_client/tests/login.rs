@@ -53,12 +53,16 @@ impl Cloud {
                 _ => with_headers(500, "", "<NotAuthenticatedFault/>"),
             },
             // The guest asks for its session; vCenter Server repeats the id.
-            "/api/session" if !request.contains("authorization: Basic ") => {
+            "/rest/com/vmware/cis/session" if !request.contains("authorization: Basic ") => {
                 with_headers(200, "vmware-api-session-id: rest-9\r\n", "{}")
             }
-            "/api/session" => {
+            "/rest/com/vmware/cis/session" => {
                 let number = self.logins.fetch_add(1, Ordering::SeqCst) + 1;
-                with_headers(201, &format!("vmware-api-session-id: rest-{number}\r\n"), &format!("\"rest-{number}\""))
+                with_headers(
+                    201,
+                    &format!("vmware-api-session-id: rest-{number}\r\n"),
+                    &format!(r#"{{"value": "rest-{number}"}}"#),
+                )
             }
             "/api/vm" => self.cloud(request, "vmware-api-session-id: rest-"),
             _ => self.cloud(request, "x-auth-token: token-"),
@@ -287,7 +291,7 @@ async fn vcenter_has_a_session_for_each_of_its_apis() {
     assert_eq!(get("/api/vm").await.unwrap().status, 200);
     // The tokens of one API do not displace those of the other.
     assert_eq!(credentials.redact("soap-1 rest-2 soap-3 rest-4"), "[redacted] [redacted] [redacted] [redacted]");
-    let answer = get("/api/session").await.unwrap();
+    let answer = get("/rest/com/vmware/cis/session").await.unwrap();
     assert_eq!(header(&answer, "vmware-api-session-id"), None);
 }
 
