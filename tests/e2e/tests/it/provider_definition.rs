@@ -267,7 +267,7 @@ fn wrong_reach_and_limits() -> Vec<Wrong> {
         ),
         (
             with_credential(json!({"origins": at, "keystone": {"authUrl": "https://keystone"}})),
-            &["spec.credentials.api.keystone", "exactly one of applicationCredential and password"],
+            &["spec.credentials[api].keystone", "exactly one of applicationCredential and password"],
         ),
         (
             with_credential(json!({"origins": at, "oauth2": {
@@ -333,6 +333,8 @@ fn valid() -> Vec<Value> {
     let credential = |field: &str, proof: Value| json!({"origins": at, field: proof});
     let value = secret(".dockerconfigjson");
     let pem = json!({"pem": "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"});
+    let account = json!({"namespace": "kube-system", "name": "ccm", "audience": "sts.amazonaws.com"});
+    let proxy = "http://proxy.example.com:3128";
     let whole = json!({
         "default": true,
         "loadBalancerClasses": ["example.com/fast"],
@@ -350,6 +352,7 @@ fn valid() -> Vec<Value> {
             "caBundle": pem,
             "mirrors": ["mirror.local:5000"],
             "plainHTTP": ["mirror.local:5000"],
+            "proxy": proxy,
             "trustedHosts": ["[fd00::1]:9000"],
             "signatures": {
                 "keys": [pem, pem],
@@ -363,6 +366,7 @@ fn valid() -> Vec<Value> {
             "rules": [{"origins": at, "methods": ["GET", "POST"], "pathPrefixes": ["/v1", "/"]}, {"origins": at}],
             "allowCidrs": ["127.0.0.1/32", "fd00::/64"],
             "caBundle": pem,
+            "proxy": proxy,
         },
         "credentials": {
             "a": credential("bearer", value.clone()),
@@ -389,6 +393,34 @@ fn valid() -> Vec<Value> {
             "l": credential("aws", json!({"region": "eu-west-1", "webIdentity": {
                 "roleArn": "arn:aws:iam::123456789012:role/ccm", "token": value, "sessionName": "a",
                 "stsUrl": "https://sts.example.com",
+            }})),
+            "o": credential("keystone", json!({"authUrl": "https://keystone", "password": {
+                "user": {"id": "ccm"}, "password": value, "trustId": "t",
+            }})),
+            "p": credential("keystone", json!({"authUrl": "https://keystone", "password": {
+                "user": {"name": "ccm", "domainId": "d"}, "password": value,
+                "project": {"name": "k8s", "domainId": "d"},
+            }})),
+            "q": credential("keystone", json!({"authUrl": "https://keystone", "password": {
+                "user": {"id": "ccm"}, "password": value, "project": {"name": "k8s", "domainName": "d"},
+            }})),
+            "r": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
+                "id": "a", "secret": value,
+            }})),
+            "s": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
+                "name": "a", "user": {"name": "ccm", "domainId": "d"}, "secret": value,
+            }})),
+            "t": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
+                "name": "a", "user": {"name": "ccm", "domainName": "d"}, "secret": value,
+            }})),
+            "u": credential("oauth2", json!({
+                "tokenUrl": "https://issuer", "clientId": "ccm", "clientAssertion": value,
+            })),
+            "v": credential("oauth2", json!({
+                "tokenUrl": "https://issuer", "clientId": "ccm", "serviceAccountToken": account,
+            })),
+            "w": credential("aws", json!({"region": "eu-west-1", "webIdentity": {
+                "roleArn": "arn:aws:iam::123456789012:role/ccm", "serviceAccountToken": account,
             }})),
             "n": credential("cloudstack", json!({"apiKey": value, "secretKey": value})),
             "i": credential("vsphere", json!({"url": "https://vcenter", "username": "ccm@vsphere.local", "password": value})),
