@@ -109,11 +109,11 @@ pub struct Rotation(Generation);
 #[derive(Clone, Debug)]
 pub(crate) struct Credential {
     origins: Vec<Origin>,
-    pub(crate) proof: Proof,
+    pub(crate) proof: Arc<Proof>,
 }
 
 /// What is added to a request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Proof {
     /// A header; `secrets` are the texts that are redacted from answers.
     Header { name: HeaderName, value: HeaderValue, secrets: Vec<Secret> },
@@ -267,7 +267,7 @@ impl Credentials {
         for (name, credential) in &mut by_name {
             // A session with the same values goes on with its token.
             if let Some(old) = before.by_name.get(name).filter(|old| old.proof == credential.proof) {
-                credential.proof = old.proof.clone();
+                credential.proof = Arc::clone(&old.proof);
             }
         }
         Generation::new(by_name, &before).map(Rotation)
@@ -379,7 +379,8 @@ impl Credentials {
 impl Generation {
     fn new(by_name: BTreeMap<String, Credential>, before: &Self) -> Result<Self, CredentialError> {
         let secrets = by_name.values().chain(before.by_name.values()).flat_map(|credential| credential.proof.secrets());
-        let redactor = redactor(secrets)?;
+        let redactor = Redactor::new(secrets.map(Secret::expose))
+            .map_err(|_| CredentialError::List { reason: "the values are too large together".to_owned() })?;
         Ok(Self { by_name, redactor })
     }
 
@@ -390,11 +391,6 @@ impl Generation {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Credential)> {
         self.by_name.iter()
     }
-}
-
-fn redactor<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Result<Redactor, CredentialError> {
-    Redactor::new(secrets.map(Secret::expose))
-        .map_err(|_| CredentialError::List { reason: "the values are too large together".to_owned() })
 }
 
 // === impl Redaction ===

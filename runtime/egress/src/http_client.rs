@@ -54,7 +54,6 @@ pub use budget::{Admitted, Held, HttpBudget, HttpUsage};
 use clients::Clients;
 pub use clients::HttpClientError;
 use exchange::Exchange;
-use headers::Credentialed;
 pub use limits::HttpLimits;
 pub use login::ServiceAccountTokens;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
@@ -86,7 +85,7 @@ struct Judged {
     bytes: u64,
     timeout: Option<Duration>,
     /// The name of the credential, and how the request proves it.
-    credential: Option<(Arc<str>, Proof)>,
+    credential: Option<(Arc<str>, Arc<Proof>)>,
     /// Redacts the values that are sent, even if the credentials are rotated meanwhile.
     redaction: Redaction,
 }
@@ -122,7 +121,7 @@ impl HttpClient {
         // Built now, so that a faulty certificate is an error of the operator's file and not of a
         // request.
         for (name, credential) in credentials.current().iter() {
-            if let Proof::ClientCertificate(certificate) = &credential.proof {
+            if let Proof::ClientCertificate(certificate) = &*credential.proof {
                 clients.with_certificate(name, certificate)?;
             }
         }
@@ -331,10 +330,9 @@ impl HttpClient {
             }
         };
         let sets = proof.map(|(_, proof)| proof.headers(target.url.path()));
-        let credentialed = sets.as_deref().map(|sets| Credentialed { sets });
-        let headers = headers::of_guest(&headers, credentialed.as_ref())?;
+        let headers = headers::of_guest(&headers, sets.as_deref())?;
         let bytes = check_request(budget.limits(), &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
-        let client = match proof {
+        let client = match proof.map(|(name, proof)| (name, &**proof)) {
             Some((name, Proof::ClientCertificate(certificate))) => self
                 .clients
                 .with_certificate(name, certificate)
@@ -346,7 +344,7 @@ impl HttpClient {
         *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|_| unsent("method"))?;
         *request.uri_mut() = target.url.as_str().parse::<Uri>().map_err(|_| unsent("URL"))?;
         *request.headers_mut() = headers;
-        let credential = proof.map(|(name, proof)| (name.into(), proof.clone()));
+        let credential = proof.map(|(name, proof)| (name.into(), Arc::clone(proof)));
         let redaction = Redaction::new(generation, Arc::clone(&self.credentials));
         Ok(Judged { client, request, bytes, timeout, credential, redaction })
     }

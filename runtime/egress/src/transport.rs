@@ -276,18 +276,15 @@ struct ProxyError {
 
 impl Path {
     fn new(options: &TransportOptions, tls: ClientConfig) -> Self {
-        let tcp = |judge| {
-            let mut tcp = HttpConnector::new_with_resolver(LookUp { resolver: Arc::clone(&options.resolver), judge });
-            tcp.enforce_http(false);
-            tcp.set_nodelay(true);
-            tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-            tcp
-        };
+        let look_up = LookUp { resolver: Arc::clone(&options.resolver), judge: Arc::clone(&options.judge) };
+        let mut tcp = HttpConnector::new_with_resolver(look_up);
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let tls = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
         match &options.proxy {
-            None => Self::Direct(tls.wrap_connector(tcp(Arc::clone(&options.judge)))),
+            None => Self::Direct(tls.wrap_connector(tcp)),
             Some(proxy) => {
-                let tcp = tcp(Arc::clone(&options.judge));
                 let tunnel = tls.wrap_connector(Tunnel::new(proxy.uri().clone(), tcp.clone()));
                 Self::Proxied(Box::new(Proxied { proxy: proxy.clone(), tcp, tunnel }))
             }

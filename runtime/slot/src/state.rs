@@ -260,10 +260,7 @@ impl<R: Release> State<R> {
             self.settle();
             return output.answer(replies, &Ok(Offered::AlreadyActive));
         }
-        if let Some(refusal) = self.refusals.get(&component.digest)
-            && !self.is_asked_for(&component)
-        {
-            let refusal = refusal.clone();
+        if let Some(refusal) = self.standing_refusal(&component).cloned() {
             self.newest = Newest::Refused(component);
             return self.refuse(refusal, replies, output);
         }
@@ -315,14 +312,18 @@ impl<R: Release> State<R> {
         refusal.is_some() && self.asked.as_deref() == Some(digest) && self.serving.is_some()
     }
 
+    /// The refusal of this release, unless the operator asks for the release again.
+    fn standing_refusal(&self, component: &Component) -> Option<&Refusal> {
+        self.refusals.get(&component.digest).filter(|_| !self.is_asked_for(component))
+    }
+
     /// Ends the load of a rolled-back release that the operator does not ask for any more.
     fn withdraw(&mut self, output: &mut Output<R>) {
-        let Work::Loading { component, .. } = &self.work else { return };
-        let refusal = self.refusals.get(&component.digest).filter(|_| !self.is_asked_for(component)).cloned();
-        let Some(refusal) = refusal else { return };
-        if let Work::Loading { component, replies, .. } = self.work.take() {
-            self.newest = Newest::Refused(component);
-            self.refuse(refusal, replies, output);
+        match self.work.take() {
+            Work::Loading { component, replies, .. } if self.standing_refusal(&component).is_some() => {
+                self.begin(component, replies, output);
+            }
+            other => self.work = other,
         }
     }
 

@@ -25,9 +25,10 @@ pub(super) use vsphere::{Api, Vsphere};
 
 use super::{
     Issued, LoginError, Secret, ServiceAccountTokenSpec,
+    secret::{basic_spellings, sensitive_header},
     signature::{AWS_HEADERS, AwsKeys},
 };
-use crate::policy::{Authority, Target};
+use crate::policy::Target;
 
 /// The longest text of an issuer in an error, in bytes.
 const REASON_BYTES_MAX: usize = 200;
@@ -92,10 +93,10 @@ impl Login {
         }
     }
 
-    /// Whether the login may be sent to this address, although no provider may reach it.
-    pub(crate) fn may_reach(&self, authority: &Authority) -> bool {
+    /// Whether the login goes to the instance metadata service, which no provider may reach.
+    pub(crate) fn asks_metadata_service(&self) -> bool {
         match self {
-            Self::AwsRole(login) => login.may_reach(authority),
+            Self::AwsRole(login) => login.asks_metadata_service(),
             Self::Keystone(_) | Self::OAuth2(_) | Self::ServiceAccountKey(_) | Self::Vsphere(_) => false,
         }
     }
@@ -267,19 +268,15 @@ fn form_request(form: &[(&str, &str)]) -> Request<Bytes> {
 
 /// A token as the value of a header.
 fn token_header(text: &str) -> Result<TokenProof, LoginError> {
-    let mut value = HeaderValue::from_str(text)
+    let value = sensitive_header(text)
         .map_err(|_| LoginError::Unavailable("the token has a character that a header cannot carry".to_owned()))?;
-    // Keeps the value out of Debug output and of HTTP/2's header compression tables.
-    value.set_sensitive(true);
     Ok(TokenProof::Header(value))
 }
 
 /// A secret value of a request, such as a password.
 fn secret_header(text: &str) -> Result<HeaderValue, LoginError> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| LoginError::Refused("a value has a character that a header cannot carry".to_owned()))?;
-    value.set_sensitive(true);
-    Ok(value)
+    sensitive_header(text)
+        .map_err(|_| LoginError::Refused("a value has a character that a header cannot carry".to_owned()))
 }
 
 /// Whether the beginning of an answer has these bytes. Errors are short.

@@ -4,8 +4,7 @@
 
 use std::sync::Arc;
 
-use base64::{Engine as _, engine::general_purpose};
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderName, header};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
@@ -20,6 +19,7 @@ use super::{
         Api, AwsIdentity, AwsRole, ClientIdentity, Endpoint, Keystone, Login, METADATA_URL, OAuth2, ServiceAccountKey,
         Vsphere, Who,
     },
+    secret::{basic_spellings, sensitive_header},
     signature::{AwsKeys, AwsSigner, CloudStackKeys},
     spec::{Scheme, field},
 };
@@ -55,7 +55,7 @@ impl Reader<'_> {
         });
         let origins = origins.collect::<Result<_, _>>()?;
         let scheme = spec.scheme().map_err(|count| CredentialError::Scheme { name: name(), count })?;
-        Ok(Credential { origins, proof: self.proof(scheme)? })
+        Ok(Credential { origins, proof: Arc::new(self.proof(scheme)?) })
     }
 
     fn proof(&self, scheme: Scheme<'_>) -> Result<Proof, CredentialError> {
@@ -311,8 +311,7 @@ impl Reader<'_> {
     fn basic(&self, username: &str, password: &ValueFrom) -> Result<Proof, CredentialError> {
         let password = self.secret(field::BASIC, password)?;
         self.check_username("basic.username", username)?;
-        let pair = Secret::new(format!("{username}:{}", password.expose()));
-        let encoded = Secret::new(general_purpose::STANDARD.encode(pair.expose()));
+        let [pair, encoded] = basic_spellings(username, password.expose());
         let text = format!("Basic {}", encoded.expose());
         self.header(field::BASIC, header::AUTHORIZATION, &text, vec![password, pair, encoded])
     }
@@ -334,14 +333,12 @@ impl Reader<'_> {
         text: &str,
         secrets: Vec<Secret>,
     ) -> Result<Proof, CredentialError> {
-        let mut value = HeaderValue::from_str(text).map_err(|_| {
+        let value = sensitive_header(text).map_err(|_| {
             self.value(
                 field,
                 "has a character that a header cannot carry, such as a line break inside; give the value alone",
             )
         })?;
-        // Keeps the value out of Debug output and of HTTP/2's header compression tables.
-        value.set_sensitive(true);
         Ok(Proof::Header { name, value, secrets })
     }
 

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use base64::{Engine as _, engine::general_purpose};
+use http::{HeaderValue, header::InvalidHeaderValue};
 use rustls_pki_types::PrivateKeyDer;
 
 /// The replacement for a credential's value.
@@ -30,6 +32,22 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
+}
+
+/// A password in the two spellings in which HTTP's Basic scheme carries it (RFC 7617):
+/// `USERNAME:PASSWORD`, and base64 of that.
+pub(super) fn basic_spellings(username: &str, password: &str) -> [Secret; 2] {
+    let pair = format!("{username}:{password}");
+    let encoded = general_purpose::STANDARD.encode(&pair);
+    [Secret(pair), Secret(encoded)]
+}
+
+/// A secret text as the value of a header.
+pub(super) fn sensitive_header(text: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut value = HeaderValue::from_str(text)?;
+    // Keeps the value out of Debug output and of HTTP/2's header compression tables.
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 impl fmt::Debug for Secret {

@@ -29,7 +29,7 @@ use super::{
 };
 
 /// Time for one login. A call waits 20 s for an answer of its cloud by default.
-pub(crate) const LOGIN_TIME_MAX: Duration = Duration::from_secs(20);
+const LOGIN_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The shortest lifetime of a token. An issuer that claims less causes no login for each request.
 const LIFETIME_MIN: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ const LIFETIME_MIN: Duration = Duration::from_secs(10);
 /// Age of a token that is replaced because the cloud answered 401; doubled for each such login
 /// after another one, up to [`REJECTED_AGE_MAX`] and half of the token's lifetime. A cloud that
 /// always answers 401 causes no login for each request.
-pub(crate) const REJECTED_AGE_MIN: Duration = Duration::from_secs(30);
+const REJECTED_AGE_MIN: Duration = Duration::from_secs(30);
 
 /// See [`REJECTED_AGE_MIN`].
 const REJECTED_AGE_MAX: Duration = Duration::from_mins(30);
@@ -292,14 +292,18 @@ impl State {
 // === impl LoginError ===
 
 impl LoginError {
-    /// Names the URL of the login: sessions of an account share an error.
-    pub(crate) fn at(self, url: &str) -> Self {
-        let at = |text| format!("log in at {url}: {text}");
+    /// The same error with another text.
+    pub(crate) fn map(self, text: impl FnOnce(String) -> String) -> Self {
         match self {
-            Self::Refused(text) => Self::Refused(at(text)),
-            Self::Unauthenticated(text) => Self::Unauthenticated(at(text)),
-            Self::Unavailable(text) => Self::Unavailable(at(text)),
+            Self::Refused(before) => Self::Refused(text(before)),
+            Self::Unauthenticated(before) => Self::Unauthenticated(text(before)),
+            Self::Unavailable(before) => Self::Unavailable(text(before)),
         }
+    }
+
+    /// Names the URL of the login: sessions of an account share an error.
+    fn at(self, url: &str) -> Self {
+        self.map(|text| format!("log in at {url}: {text}"))
     }
 }
 

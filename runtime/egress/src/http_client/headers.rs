@@ -26,18 +26,10 @@ const KEPT: [&str; 12] = [
     "x-subject-token",
 ];
 
-/// What a credential means for the headers of the guest.
-pub(super) struct Credentialed<'a> {
-    /// The headers that carry the proof; none for a client certificate.
-    pub(super) sets: &'a [HeaderName],
-}
-
-/// Checks the guest's headers. A header that the credential sets is refused, so that only the
-/// host's value is sent.
-pub(super) fn of_guest(
-    given: &[(String, String)],
-    credential: Option<&Credentialed<'_>>,
-) -> Result<HeaderMap, Failure> {
+/// Checks the guest's headers. `sets` are the headers by which the credential of the request proves
+/// itself, none for a client certificate: the guest's own are refused, so that only the host's
+/// value is sent. `None` for a request without a credential.
+pub(super) fn of_guest(given: &[(String, String)], sets: Option<&[HeaderName]>) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let shown = || name.chars().take(64).collect::<String>();
@@ -55,13 +47,13 @@ pub(super) fn of_guest(
         if is_hosts_header(&name) {
             return Err(Failure::malformed(format!("header {name} is set by the host; leave it out")));
         }
-        if let Some(Credentialed { sets }) = credential
+        if let Some(sets) = sets
             && !sets.is_empty()
             && (name == header::AUTHORIZATION || sets.iter().any(|set| name.as_str() == set.as_str().replace('_', "-")))
         {
             return Err(Failure::malformed(format!("header {name} is set by the credential; leave it out")));
         }
-        if credential.is_some() && shapes_the_echo(&name, &value) {
+        if sets.is_some() && shapes_the_echo(&name, &value) {
             return Err(Failure::malformed(format!(
                 "header {name} is not allowed in a request with a credential; leave one of them out"
             )));

@@ -58,11 +58,11 @@ impl HttpClient {
         until: Instant,
     ) -> Result<Arc<Token>, Failure> {
         budget.fence().check().map_err(Failure::fenced)?;
-        let may_reach = session.login().may_reach(&session.login().endpoint().0.authority);
+        let is_direct = session.login().asks_metadata_service();
         let issuer = || {
             let issuer = Issuer {
                 // A proxy would ask the metadata service of its own machine.
-                client: if may_reach { self.clients.direct() } else { self.clients.plain() },
+                client: if is_direct { self.clients.direct() } else { self.clients.plain() },
                 policy: Arc::clone(&self.policy),
                 credentials: Arc::clone(&self.credentials),
                 name: Arc::clone(name),
@@ -93,12 +93,7 @@ impl Issuer {
             remembered.map_err(|error| LoginError::Unavailable(error.to_string()))?;
             Ok(issued)
         });
-        let clean = |text: String| self.credentials.redact(&text);
-        let result = result.map_err(|error| match error {
-            LoginError::Refused(text) => LoginError::Refused(clean(text)),
-            LoginError::Unauthenticated(text) => LoginError::Unauthenticated(clean(text)),
-            LoginError::Unavailable(text) => LoginError::Unavailable(clean(text)),
-        });
+        let result = result.map_err(|error| error.map(|text| self.credentials.redact(&text)));
         let url = login.endpoint().0.url.as_str();
         match &result {
             Ok(issued) => {
@@ -114,7 +109,7 @@ impl Issuer {
         let Endpoint(target) = login.endpoint();
         // The addresses of a name are checked when the connection is made.
         if let AuthorityHost::Address(address) = target.authority.host
-            && !login.may_reach(&target.authority)
+            && !login.asks_metadata_service()
         {
             self.policy.judge_address(address).map_err(|refused| LoginError::Refused(format!("{refused}; {ALLOW}")))?;
         }

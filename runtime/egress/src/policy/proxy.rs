@@ -13,7 +13,6 @@ use super::Origin;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     uri: Uri,
-    host: String,
     address: Option<IpAddr>,
 }
 
@@ -32,16 +31,14 @@ impl Proxy {
         if origin.is_wildcard() {
             return Err("has a wildcard; write http://HOST:PORT".to_owned());
         }
-        let uri: Uri =
-            origin.to_string().parse().map_err(|_| "cannot be a proxy; write http://HOST:PORT".to_owned())?;
-        let host = uri.host().unwrap_or_default().to_owned();
-        Ok(Self { uri, host, address: origin.address() })
+        let uri = origin.to_string().parse().map_err(|_| "cannot be a proxy; write http://HOST:PORT".to_owned())?;
+        Ok(Self { uri, address: origin.address() })
     }
 
     /// The host, as a reference to a registry writes it.
     #[must_use]
     pub fn host(&self) -> &str {
-        &self.host
+        self.uri.host().unwrap_or_default()
     }
 
     /// The address, where the host is written as one.

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     credentials::signature::{AwsKeys, AwsSigner},
-    policy::{Authority, AuthorityHost},
+    policy::AuthorityHost,
 };
 
 const METADATA_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
@@ -94,9 +94,9 @@ impl AwsRole {
     }
 
     /// Whether this is the metadata service, which the operator has named by this credential.
-    pub(super) fn may_reach(&self, authority: &Authority) -> bool {
+    pub(super) fn asks_metadata_service(&self) -> bool {
         matches!(self.source, Source::InstanceMetadata)
-            && matches!(authority.host, AuthorityHost::Address(address) if METADATA.contains(&address))
+            && matches!(self.endpoint.0.authority.host, AuthorityHost::Address(address) if METADATA.contains(&address))
     }
 
     pub(super) fn secrets(&self) -> &[Secret] {

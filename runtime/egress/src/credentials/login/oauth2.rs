@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use base64::{Engine as _, engine::general_purpose};
 use bytes::Bytes;
 use http::{Request, header};
 use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 
 use super::{
-    Answer, Endpoint, Issued, LoginError, Secret, ServiceAccountTokenSpec, form_request, required, seconds,
-    secret_header, token_header,
+    Answer, Endpoint, Issued, LoginError, Secret, ServiceAccountTokenSpec, basic_spellings, form_request, required,
+    seconds, secret_header, token_header,
 };
 
 /// A client of an authorization server.
@@ -71,8 +70,7 @@ impl OAuth2 {
     ) -> Self {
         let secrets = match &identity {
             ClientIdentity::Basic(secret) => {
-                let pair = basic_pair(&client_id, secret);
-                let encoded = Secret::new(general_purpose::STANDARD.encode(pair.expose()));
+                let [pair, encoded] = basic_pair(&client_id, secret);
                 vec![secret.clone(), pair, encoded]
             }
             ClientIdentity::Body(secret) | ClientIdentity::Assertion(secret) => vec![secret.clone()],
@@ -97,8 +95,8 @@ impl OAuth2 {
         let mut authorization = None;
         let assertion = match &self.identity {
             ClientIdentity::Basic(secret) => {
-                let pair = general_purpose::STANDARD.encode(basic_pair(&self.client_id, secret).expose());
-                authorization = Some(secret_header(&format!("Basic {pair}"))?);
+                let [_, encoded] = basic_pair(&self.client_id, secret);
+                authorization = Some(secret_header(&format!("Basic {}", encoded.expose()))?);
                 None
             }
             ClientIdentity::Body(secret) => {
@@ -125,9 +123,9 @@ impl OAuth2 {
 }
 
 /// RFC 6749, section 2.3.1: both parts are form-encoded.
-fn basic_pair(client_id: &str, secret: &Secret) -> Secret {
+fn basic_pair(client_id: &str, secret: &Secret) -> [Secret; 2] {
     let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-    Secret::new(format!("{}:{}", encoded(client_id), encoded(secret.expose())))
+    basic_spellings(&encoded(client_id), &encoded(secret.expose()))
 }
 
 pub(super) fn issued(answer: &Answer) -> Result<Issued, LoginError> {

@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use base64::{Engine as _, engine::general_purpose};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use serde::Deserialize;
 
-use super::{Answer, Endpoint, Issued, LoginError, Secret, secret_header, token_header};
+use super::{Answer, Endpoint, Issued, LoginError, Secret, basic_spellings, secret_header, token_header};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("vmware-api-session-id");
 const SOAP_COOKIE: &str = "vmware_soap_session";
@@ -48,8 +47,7 @@ impl Vsphere {
             // Of the older API: every release has it, and its sessions are those of /api, too.
             Api::Rest => "/rest/com/vmware/cis/session",
         };
-        let pair = Secret::new(format!("{username}:{}", password.expose()));
-        let encoded = Secret::new(general_purpose::STANDARD.encode(pair.expose()));
+        let [pair, encoded] = basic_spellings(username, password.expose());
         Ok(Self {
             // Clients of SOAP are usually given the URL with its path.
             endpoint: Endpoint::parse(url.trim_end_matches('/').trim_end_matches(SOAP_PATH), path)?,
@@ -91,9 +89,11 @@ impl Vsphere {
                 Ok(request)
             }
             Api::Rest => {
-                let pair = general_purpose::STANDARD.encode(format!("{username}:{password}"));
+                let [_, encoded] = basic_spellings(username, password);
                 let mut request = Request::new(Bytes::new());
-                request.headers_mut().insert(header::AUTHORIZATION, secret_header(&format!("Basic {pair}"))?);
+                request
+                    .headers_mut()
+                    .insert(header::AUTHORIZATION, secret_header(&format!("Basic {}", encoded.expose()))?);
                 Ok(request)
             }
         }

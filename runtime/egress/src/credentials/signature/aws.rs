@@ -10,9 +10,9 @@ use aws_sigv4::{
 };
 use bytes::Bytes;
 use configparser::ini::{Ini, IniDefault};
-use http::{HeaderName, HeaderValue, Request, header};
+use http::{HeaderName, Request, header};
 
-use crate::credentials::Secret;
+use crate::credentials::{Secret, secret::sensitive_header};
 
 /// The headers that a signature sets.
 pub(in super::super) const HEADERS: [HeaderName; 3] =
@@ -49,13 +49,12 @@ impl AwsSigner {
         let identity = Credentials::new(id, secret.expose(), session_token, None, "skysail").into();
         let host = request.uri().host().unwrap_or_default();
         let service = self.service.as_deref().or_else(|| host.split('.').next()).unwrap_or_default();
-        let settings = SigningSettings::default();
         let parameters = v4::SigningParams::builder()
             .identity(&identity)
             .region(&self.region)
             .name(service)
             .time(now)
-            .settings(settings)
+            .settings(SigningSettings::default())
             .build()
             .map_err(|error| error.to_string())?
             .into();
@@ -69,8 +68,7 @@ impl AwsSigner {
         let (instructions, _) = signed.into_parts();
         for (name, value) in instructions.headers() {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
-            let mut value = HeaderValue::from_str(value).map_err(|error| error.to_string())?;
-            value.set_sensitive(true);
+            let value = sensitive_header(value).map_err(|error| error.to_string())?;
             request.headers_mut().insert(name, value);
         }
         Ok(())
