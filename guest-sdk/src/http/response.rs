@@ -78,8 +78,13 @@ impl Response {
     /// 5xx `unavailable`, 409 and 423 `retry-after` (another client changes the resource), 413, 422
     /// and 400 `invalid`, 402 and 507 `exhausted`, 429 `retry-after`; 413 and 503 with
     /// `Retry-After` `retry-after`; redirects, which are not followed, and all others `internal`.
-    /// A cloud that uses a status differently needs [`Api::judged_by`](super::Api::judged_by).
+    /// A page in HTML with a status below 300, 404 or 410 is `unavailable`: a gateway answered in
+    /// place of the API, so nothing was done, and nothing is known to be gone. A cloud that uses a
+    /// status differently needs [`Api::judged_by`](super::Api::judged_by).
     pub fn check(self) -> Result<Self> {
+        if self.is_html() && (self.status < 300 || matches!(self.status, 404 | 410)) {
+            return Err(Error::Unavailable(self.message("a page in HTML, which is no answer of the API")));
+        }
         if self.status < 300 {
             return Ok(self);
         }
@@ -96,6 +101,11 @@ impl Response {
             408 | 425 | 500..=599 => Error::Unavailable(message),
             _ => Error::Internal(message),
         })
+    }
+
+    fn is_html(&self) -> bool {
+        let media_type = self.header("content-type").and_then(|value| value.split(';').next()).unwrap_or_default();
+        media_type.trim().eq_ignore_ascii_case("text/html")
     }
 
     /// The response, if neither the judge nor [`Response::check`] finds an error in it.

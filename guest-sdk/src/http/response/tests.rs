@@ -144,3 +144,14 @@ fn a_rate_limit_that_is_reported_as_413_is_a_wait() {
     let error = response(413, &[("retry-after", "7")], "").check().unwrap_err();
     assert!(matches!(error, Error::RetryAfter(retry) if retry.after_ms == 7_000));
 }
+
+/// A gateway that is in maintenance, and a proxy with a login page: a deletion was not done, and a
+/// machine is not gone.
+#[test]
+fn a_page_in_html_is_no_answer_of_the_api() {
+    let html = [("content-type", "text/html; charset=utf-8")];
+    for status in [200, 204, 404, 410, 502] {
+        assert!(matches!(response(status, &html, "<html>").check(), Err(Error::Unavailable(_))), "{status}");
+    }
+    assert!(matches!(response(401, &html, "<html>").check(), Err(Error::Denied(_))));
+}
