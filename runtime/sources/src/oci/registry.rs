@@ -93,7 +93,7 @@ pub enum RegistryOptionsError {
     #[error("proxy {proxy} is not allowed: {reason}; add its host to trustedHosts, or name another one")]
     Proxy {
         /// The proxy.
-        proxy: Proxy,
+        proxy: Box<Proxy>,
         /// Why.
         reason: String,
     },
@@ -132,7 +132,7 @@ impl Registry {
             && let Some(address) = proxy.address()
             && !options.trusted_hosts.contains(proxy.host())
         {
-            judge(address).map_err(|reason| RegistryOptionsError::Proxy { proxy: proxy.clone(), reason })?;
+            judge(address).map_err(|reason| RegistryOptionsError::Proxy { proxy: Box::new(proxy.clone()), reason })?;
         }
         let settings = TransportOptions {
             roots: Arc::new(roots(options.ca_bundle.as_deref())?),
