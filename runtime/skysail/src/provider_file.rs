@@ -13,6 +13,7 @@ mod rollout;
 mod schema;
 mod source;
 mod text;
+mod vendor_config;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,6 +49,7 @@ pub(crate) use self::{
         API_VERSION, CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, KIND, PREFIX_BYTES_MAX, SCHEME_BYTES_MAX,
     },
     source::KEY_BYTES_MAX as SIGNATURE_KEY_BYTES_MAX,
+    vendor_config::NAMES as VENDOR_FORMATS,
 };
 
 /// Largest provider file, in bytes. Typical files have a few hundred bytes; a wrong path (a disk

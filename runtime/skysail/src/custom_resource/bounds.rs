@@ -17,7 +17,7 @@ use skysail_sources::{ConfigMapReference, SignaturePolicy, TrustRoot};
 use super::schema::Entry;
 use crate::provider_file::{
     CA_BUNDLE_BYTES_MAX, CANARY_PERCENT_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, ON_DIFFERENCE, PREFIX_BYTES_MAX,
-    SCHEME_BYTES_MAX, SIGNATURE_KEY_BYTES_MAX,
+    SCHEME_BYTES_MAX, SIGNATURE_KEY_BYTES_MAX, VENDOR_FORMATS,
 };
 
 /// Entries of a list that the reader does not bound.
@@ -74,6 +74,8 @@ fn ownership() -> Vec<Entry> {
         ("nodeCidrs", cidrs),
         ("nodeCidrs[]", cidr()),
         ("config", json!({"maxLength": CONFIG_BYTES_MAX})),
+        ("vendorConfig.format", json!({"enum": VENDOR_FORMATS})),
+        ("vendorConfig.credential", like(LABEL_MAX, "^[-._0-9A-Za-z]+$")),
         ("shadow.onDifference", json!({"enum": ON_DIFFERENCE})),
         ("canary.percent", json!({"minimum": 1, "maximum": CANARY_PERCENT_MAX})),
         ("canary.time", like(DURATION_MAX, DURATION)),

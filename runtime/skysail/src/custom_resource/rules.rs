@@ -93,6 +93,10 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
                 "write exactly one of accessKey, credentialsFile and webIdentity",
             )),
         ),
+        (
+            "spec.vendorConfig",
+            rule("has(self.secretKeyRef)", "write secretKeyRef, the key of a Secret that has the configuration"),
+        ),
         ("spec.limits", limits()?),
     ];
     all.extend(source());

@@ -17,7 +17,14 @@ use skysail_host::{
 };
 use skysail_provider::Interface;
 
-use super::{Files, ProviderSpec, Yields, explain::Finding, outline::Outline, rollout::Rollout, source::Source};
+use super::{
+    Files, ProviderSpec, Yields,
+    explain::Finding,
+    outline::Outline,
+    rollout::Rollout,
+    source::Source,
+    vendor_config::{Beside, Parts, VendorConfig},
+};
 
 pub(crate) use skysail_controllers::names::{PROVIDER_API_VERSION as API_VERSION, PROVIDER_KIND as KIND};
 
@@ -107,6 +114,9 @@ pub(super) struct Spec {
     /// File with the cloud-config, in place of config; at most 256 KiB. It is read again when it
     /// changes.
     config_file: Option<PathBuf>,
+    /// The configuration of a vendor's own manager, in place of config: the secrets in it become a
+    /// credential, and the rest is the cloud-config.
+    vendor_config: Option<VendorConfig>,
     /// HTTP requests that the component may send. Default: none.
     #[serde(default)]
     egress: EgressSpec,
@@ -212,11 +222,18 @@ impl<'a> Check<'a> {
     }
 
     fn spec(mut self, spec: Spec) -> Checked<ProviderSpec> {
+        let vendor = self.vendor_config(&spec)?;
+        let is_apart = vendor.is_some();
+        let Parts { config: vendors, credentials, values, ca } = vendor.unwrap_or_default();
         let config = self.config(spec.config, spec.config_file.as_deref())?;
-        let egress_spec = self.egress(spec.egress)?;
+        let config = if is_apart { vendors } else { config };
+        let mut egress_spec = self.egress(spec.egress)?;
+        if egress_spec.ca_bundle.is_none() {
+            egress_spec.ca_bundle = ca.map(CaBundleSpec::Pem);
+        }
         let written = format!("{egress_spec:?}{:?}{:?}", spec.credentials, spec.limits);
         let egress = EgressPolicy::new(&egress_spec).map_err(|error| self.of_host("spec.egress.", error))?;
-        let credentials = self.credentials(spec.credentials)?;
+        let credentials = self.credentials(spec.credentials, (credentials, values))?;
         spec.limits.validate().map_err(|error| self.invalid_limits(&error))?;
         let load_balancer_classes = self.classes(spec.load_balancer_classes)?;
         if spec.node_selector.as_ref().is_some_and(|selector| selector.match_labels.is_empty()) {
@@ -307,6 +324,33 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Takes the vendor's file apart.
+    fn vendor_config(&mut self, spec: &Spec) -> Checked<Option<Parts>> {
+        let Some(vendor) = &spec.vendor_config else { return Ok(None) };
+        if spec.config.is_some() || spec.config_file.is_some() {
+            let reason = "config and vendorConfig are both set; keep one".to_owned();
+            return Err(self.invalid_field("spec.vendorConfig", reason));
+        }
+        let text = match (&vendor.file, &vendor.secret_key_ref) {
+            (Some(file), None) => self.text("spec.vendorConfig.file", file, CONFIG_BYTES_MAX)?,
+            (None, Some(secret)) => self.secret("spec.vendorConfig.secretKeyRef", secret)?.expose().to_owned(),
+            _ => {
+                let reason = "exactly one of file and secretKeyRef has to be set".to_owned();
+                return Err(self.invalid_field("spec.vendorConfig", reason));
+            }
+        };
+        let credential = vendor.credential.clone().unwrap_or_else(|| vendor.format.name().to_owned());
+        if spec.credentials.contains_key(&credential) {
+            let reason = format!("the file makes a credential {credential:?}, which credentials has too; rename one");
+            return Err(self.invalid_field("spec.vendorConfig.credential", reason));
+        }
+        let origins = spec.egress.rules.iter().flat_map(|rule| &rule.origins).cloned().collect::<BTreeSet<_>>();
+        let origins = origins.into_iter().collect();
+        let beside = Beside { credential, origins, has_ca_bundle: spec.egress.ca_bundle.is_some() };
+        let parts = vendor.format.take_apart(&text, &beside);
+        parts.map(Some).map_err(|reason| self.invalid_field("spec.vendorConfig", reason))
+    }
+
     /// Replaces the file of the CA bundle by its content.
     fn egress(&mut self, mut egress: EgressSpec) -> Checked<EgressSpec> {
         if let Some(CaBundleSpec::File(file)) = &egress.ca_bundle {
@@ -316,7 +360,12 @@ impl<'a> Check<'a> {
         Ok(egress)
     }
 
-    fn credentials(&mut self, mut specs: BTreeMap<String, CredentialSpec>) -> Checked<Credentials> {
+    /// Reads the values of all credentials: those of the document, and those of a vendor's file.
+    fn credentials(
+        &mut self,
+        mut specs: BTreeMap<String, CredentialSpec>,
+        (vendors, mut values): (BTreeMap<String, CredentialSpec>, SecretValues),
+    ) -> Checked<Credentials> {
         for (name, spec) in &mut specs {
             if !self.is_file() && spec.aws.as_ref().is_some_and(|aws| aws.instance_metadata.is_some()) {
                 let place = format!("spec.credentials.{name}.aws.instanceMetadata");
@@ -326,12 +375,11 @@ impl<'a> Check<'a> {
                 self.value(&format!("spec.credentials.{name}.{field}"), value)?;
             }
         }
-        let none = SecretValues::new();
-        let secrets = match &self.carrier {
-            Carrier::File { .. } => &none,
-            Carrier::Object { secrets } => secrets,
-        };
-        Credentials::load(&specs, &environment, secrets).map_err(|error| self.of_host("spec.", error))
+        if let Carrier::Object { secrets } = &self.carrier {
+            values.extend(secrets.iter().map(|(place, secret)| (place.clone(), secret.clone())));
+        }
+        specs.extend(vendors);
+        Credentials::load(&specs, &environment, &values).map_err(|error| self.of_host("spec.", error))
     }
 
     /// Checks that the carrier may name this place. A file is read once, and its path is made
@@ -427,5 +475,6 @@ pub(super) fn secrets_of(spec: &mut Spec) -> BTreeSet<SecretKeyRef> {
         ValueFrom::SecretKeyRef(secret) => Some(secret.clone()),
         ValueFrom::File(_) | ValueFrom::Env(_) => None,
     });
-    values.chain(spec.source.secret().cloned()).collect()
+    let vendors = spec.vendor_config.as_ref().and_then(|vendor| vendor.secret_key_ref.clone());
+    values.chain(spec.source.secret().cloned()).chain(vendors).collect()
 }

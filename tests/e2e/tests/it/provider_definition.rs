@@ -156,6 +156,8 @@ fn wrong_names_and_owners() -> Vec<Wrong> {
         (with("rollout", json!({"retry": "v3"})), &["spec.rollout.retry", "sha256"]),
         // A field that only a provider file has.
         (with("configFile", json!("cloud.conf")), &["unknown field \"spec.configFile\""]),
+        (with("vendorConfig", json!({"format": "openstack"})), &["spec.vendorConfig", "write secretKeyRef"]),
+        (with("vendorConfig", json!({"format": "azure"})), &["spec.vendorConfig.format", "openstack"]),
     ]
 }
 
@@ -439,7 +441,9 @@ fn valid() -> Vec<Value> {
     let map = json!({"configMap": {"namespace": "skysail-system", "name": "provider", "key": "provider.wasm"}});
     let maps = json!({"configMap": {"namespace": "skysail-system", "names": ["provider-1", "provider.2"]}});
     let mirrored = json!({"oci": {"reference": "registry.local:5000/a@sha256:00", "caBundle": pem}});
-    let elsewhere = json!({"source": map, "rollout": {"probation": {"time": "0"}}});
+    let conf =
+        json!({"format": "openstack", "secretKeyRef": secret("cloud.conf")["secretKeyRef"], "credential": "cloud"});
+    let elsewhere = json!({"source": map, "rollout": {"probation": {"time": "0"}}, "vendorConfig": conf});
     let specs = [whole, elsewhere, json!({"source": maps}), json!({"source": mirrored}), json!({"source": source()})];
     specs.into_iter().map(with_spec).collect()
 }
