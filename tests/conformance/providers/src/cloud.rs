@@ -1,0 +1,117 @@
+//! What the suite has to know about a cloud.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use anyhow::Result;
+use async_trait::async_trait;
+use skysail_host::{credentials::CredentialSpec, egress::EgressRuleSpec};
+use skysail_provider::{Node, Service};
+
+use crate::proxy::{Reply, Request};
+
+/// A cloud, or an account of its own in a cloud that several tests share. Dropping it ends what it
+/// started.
+#[async_trait]
+pub trait Cloud: Sized + Send + Sync {
+    /// The component: a file of `target/components`, without `.wasm`.
+    const COMPONENT: &'static str;
+
+    /// Starts the cloud.
+    ///
+    /// # Errors
+    /// The environment cannot be set up; the error says what is missing.
+    async fn start() -> Result<Self>;
+
+    /// The addresses of the cloud's services. A proxy is put before each of them.
+    fn services(&self) -> Vec<SocketAddr>;
+
+    /// The operator's settings for a component that reaches the services at these origins, in the
+    /// order of [`Self::services`].
+    fn settings(&self, origins: &[String]) -> Settings;
+
+    /// Whether the request can change something.
+    #[must_use]
+    fn is_write(request: &Request) -> bool {
+        !matches!(request.method.as_str(), "GET" | "HEAD")
+    }
+
+    /// Creates running machines with these names, and returns their nodes as a cluster has them:
+    /// with provider ID and addresses.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>>;
+
+    /// Powers a machine off.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn stop_machine(&self, node: &Node) -> Result<()>;
+
+    /// Deletes a machine.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn delete_machine(&self, node: &Node) -> Result<()>;
+
+    /// Makes the cloud refuse the credential from now on.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn revoke_credential(&self) -> Result<()>;
+
+    /// The answer to this request if it is beyond the rate limit.
+    fn throttled(request: &Request) -> Reply;
+}
+
+/// A cloud with load balancers.
+#[async_trait]
+pub trait Balancers: Cloud {
+    /// Everything in the account that a load balancer consists of: one line for each object,
+    /// sorted, without what differs between two load balancers of one kind, such as IDs and
+    /// addresses.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn balancers(&self) -> Result<Vec<String>>;
+
+    /// Adds to a Service what this cloud requires of each.
+    fn require(&self, service: &mut Service);
+
+    /// Changes of [`crate::suite::balancers::web`] that the cloud can carry out, each with its
+    /// name.
+    fn changes(&self) -> Vec<(&'static str, fn(&mut Service))>;
+
+    /// The answer to this request if a quota is used up; none if the cloud has no quota for it.
+    fn quota_exceeded(request: &Request) -> Option<Reply>;
+
+    /// Makes a Service use the load balancer of another one; none if the cloud has no such load
+    /// balancers.
+    fn share(&self) -> Option<fn(&mut Service)> {
+        None
+    }
+}
+
+/// A cloud with routes.
+#[async_trait]
+pub trait Routing: Cloud {
+    /// Every route in the account, also those that no cluster owns: one line each, sorted, without
+    /// IDs.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn routes(&self) -> Result<Vec<String>>;
+}
+
+/// The operator's settings for a component.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The cloud-config.
+    pub config: String,
+    /// The egress rules.
+    pub rules: Vec<EgressRuleSpec>,
+    /// The credentials. Their values come from `values`.
+    pub credentials: BTreeMap<String, CredentialSpec>,
+    /// The values of environment variables that the credentials name: all of them secret.
+    pub values: BTreeMap<String, String>,
+}

@@ -1,0 +1,3 @@
+//! The clouds.
+
+pub mod simcloud;

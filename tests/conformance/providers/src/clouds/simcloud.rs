@@ -1,0 +1,158 @@
+//! The simulated cloud of `skysail dev`.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use anyhow::{Context as _, Result, anyhow};
+use async_trait::async_trait;
+use skysail_dev::cloud::{SimCloud, SimOptions, SimServer};
+use skysail_host::{
+    credentials::{CredentialSpec, ValueFrom},
+    egress::EgressRuleSpec,
+};
+use skysail_provider::{AddressKind, Node, NodeAddress, Service, SessionAffinity};
+
+use crate::{
+    cloud::{Balancers, Cloud, Routing, Settings},
+    proxy::{Reply, Request},
+};
+
+/// A simulated cloud of its own.
+#[derive(Debug)]
+pub struct Simulated {
+    cloud: SimCloud,
+    server: SimServer,
+}
+
+#[async_trait]
+impl Cloud for Simulated {
+    const COMPONENT: &'static str = "simcloud";
+
+    async fn start() -> Result<Self> {
+        let cloud = SimCloud::new(SimOptions::isolated());
+        let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        Ok(Self { cloud, server })
+    }
+
+    fn services(&self) -> Vec<SocketAddr> {
+        self.server.url.strip_prefix("http://").and_then(|address| address.parse().ok()).into_iter().collect()
+    }
+
+    fn settings(&self, origins: &[String]) -> Settings {
+        let bearer = Some(ValueFrom::Env("TOKEN".to_owned()));
+        let api = CredentialSpec { origins: origins.to_vec(), bearer, ..CredentialSpec::default() };
+        Settings {
+            config: format!("[Global]\nendpoint = {}\nzone = zone-a\n", origins.concat()),
+            rules: vec![EgressRuleSpec { origins: origins.to_vec(), ..EgressRuleSpec::default() }],
+            credentials: BTreeMap::from([("api".to_owned(), api)]),
+            values: BTreeMap::from([("TOKEN".to_owned(), self.server.token.clone())]),
+        }
+    }
+
+    async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>> {
+        let add = |name: &String| {
+            let machine = self.cloud.add_instance(name, "zone-a")?;
+            let address = machine.private_address.to_string();
+            Ok(Node {
+                name: name.clone(),
+                provider_id: Some(format!("simcloud://{}", machine.id)),
+                addresses: vec![NodeAddress { kind: AddressKind::InternalIp, address }],
+                ..Node::default()
+            })
+        };
+        names.iter().map(add).collect()
+    }
+
+    async fn stop_machine(&self, node: &Node) -> Result<()> {
+        self.cloud.stop_instance(id(node)?).await?;
+        Ok(())
+    }
+
+    async fn delete_machine(&self, node: &Node) -> Result<()> {
+        Ok(self.cloud.delete_instance(id(node)?).await?)
+    }
+
+    async fn revoke_credential(&self) -> Result<()> {
+        self.cloud.expire_token();
+        Ok(())
+    }
+
+    fn throttled(_request: &Request) -> Reply {
+        Reply { status: 429, headers: vec![("retry-after", "7".to_owned())], body: String::new() }
+    }
+}
+
+fn id(node: &Node) -> Result<&str> {
+    let id = node.provider_id.as_deref().and_then(|id| id.strip_prefix("simcloud://"));
+    id.with_context(|| anyhow!("{} has no machine of this cloud", node.name))
+}
+
+#[async_trait]
+impl Balancers for Simulated {
+    async fn balancers(&self) -> Result<Vec<String>> {
+        let snapshot = self.cloud.snapshot();
+        let names: BTreeMap<_, _> =
+            snapshot.instances.iter().map(|machine| (machine.private_address, machine.name.as_str())).collect();
+        let addresses = snapshot.elastic_ips.iter().map(|ip| format!("elastic IP {} {:?}", ip.name, ip.tags));
+        let servers = snapshot.virtual_servers.iter().map(|server| {
+            let backends: Vec<String> = server
+                .real_servers
+                .iter()
+                .map(|real| {
+                    let name = names.get(&real.address).copied().unwrap_or("a machine that is gone");
+                    format!("{name}:{}", real.port)
+                })
+                .collect();
+            format!(
+                "virtual server {}:{} to {backends:?} from {:?} affinity {} {:?}",
+                server.name, server.port, server.allowed_sources, server.session_affinity_seconds, server.tags
+            )
+        });
+        let mut lines: Vec<String> = addresses.chain(servers).collect();
+        lines.sort();
+        Ok(lines)
+    }
+
+    fn require(&self, _service: &mut Service) {}
+
+    fn changes(&self) -> Vec<(&'static str, fn(&mut Service))> {
+        vec![
+            ("another port", |service| {
+                for port in &mut service.ports {
+                    port.port += 1;
+                }
+            }),
+            ("another node port", |service| {
+                for port in &mut service.ports {
+                    port.node_port += 1;
+                }
+            }),
+            ("another name and target of a port", |service| {
+                for port in &mut service.ports {
+                    port.name.push('x');
+                    port.target_port = "8081".to_owned();
+                    port.app_protocol = Some("kubernetes.io/h2c".to_owned());
+                }
+            }),
+            ("one port less", |service| service.ports.truncate(1)),
+            ("source ranges", |service| service.source_ranges = vec!["10.0.0.0/8".to_owned()]),
+            ("session affinity", |service| {
+                service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
+            }),
+        ]
+    }
+
+    fn quota_exceeded(_request: &Request) -> Option<Reply> {
+        None
+    }
+}
+
+#[async_trait]
+impl Routing for Simulated {
+    async fn routes(&self) -> Result<Vec<String>> {
+        let snapshot = self.cloud.snapshot();
+        let routes = snapshot.routes.iter().map(|route| format!("{} {}", route.name, route.destination_cidr));
+        let mut lines: Vec<String> = routes.collect();
+        lines.sort();
+        Ok(lines)
+    }
+}

@@ -1,0 +1,14 @@
+//! One suite for every provider: a component in the host, its cloud, and between both a proxy that
+//! counts, refuses and loses requests.
+//!
+//! A [`cloud::Cloud`] starts a cloud, or an account of its own in one, and says what the suite has
+//! to know about it. Each function of [`suite`] is one requirement that every provider has to meet;
+//! `tests/it` runs all of them against all clouds.
+
+pub mod cloud;
+pub mod clouds;
+pub mod component;
+pub mod leaks;
+pub mod proxy;
+pub mod suite;
+pub mod world;

@@ -1,0 +1,233 @@
+//! An HTTP proxy before a service of a cloud: it records each request, and a rule of the test
+//! decides what becomes of the request.
+//!
+//! The host sees the proxy's origin, so a provider that follows a link into the cloud leaves the
+//! proxy, and the egress rules refuse it. The `Host` header is passed on as it is: it is part of
+//! signatures.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, client, server, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// A request that arrived.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The number of the request, from 0, since the last [`Proxy::clear`].
+    pub number: usize,
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// The path with its query.
+    pub path: String,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// A response that the proxy gives in place of the cloud.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    /// Status of HTTP.
+    pub status: u16,
+    /// Names and values.
+    pub headers: Vec<(&'static str, String)>,
+    /// The whole body.
+    pub body: String,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// The cloud answers.
+    Pass,
+    /// The cloud does not receive the request; this is the response.
+    Answer(Reply),
+    /// The cloud does not receive the request, and the connection ends.
+    CutBefore,
+    /// The cloud carries out the request, and the connection ends before the response.
+    CutAfter,
+    /// The cloud does not receive the request; the response is the one that an equal request got
+    /// last. The first request of its kind passes.
+    Stale,
+}
+
+impl Reply {
+    /// A response with a body; a page in HTML says so.
+    #[must_use]
+    pub fn new(status: u16, body: &str) -> Self {
+        let media_type = if body.starts_with("<html") { "text/html; charset=utf-8" } else { "application/json" };
+        Self { status, headers: vec![("content-type", media_type.to_owned())], body: body.to_owned() }
+    }
+}
+
+/// A function that says what becomes of a request.
+pub type Judge = Arc<dyn Fn(&Request) -> Verdict + Send + Sync>;
+
+/// Decides about each request. It may act on the cloud before it decides.
+pub type Rule = Arc<dyn Fn(Request) -> BoxFuture<'static, Verdict> + Send + Sync>;
+
+/// What the proxies of one cloud have in common.
+#[derive(Default)]
+struct Shared {
+    rule: Option<Rule>,
+    seen: Vec<Request>,
+    /// The last response to each request that is not alone in its kind.
+    last: HashMap<(String, String, Bytes), Response<Bytes>>,
+}
+
+/// A proxy before each service of a cloud. Dropping it ends all of them.
+pub struct Proxy {
+    origins: Vec<String>,
+    shared: Arc<Mutex<Shared>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Proxy {
+    /// Starts a proxy before each of these services.
+    ///
+    /// # Errors
+    /// No port can be bound.
+    pub async fn start(services: &[SocketAddr]) -> Result<Self> {
+        let shared = Arc::<Mutex<Shared>>::default();
+        let (mut origins, mut tasks) = (Vec::new(), JoinSet::new());
+        for service in services {
+            let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
+            origins.push(format!("http://{}", listener.local_addr()?));
+            tasks.spawn(accept(listener, *service, Arc::clone(&shared)));
+        }
+        Ok(Self { origins, shared, _tasks: tasks })
+    }
+
+    /// `http://ADDRESS` of each proxy, in the order of the services.
+    #[must_use]
+    pub fn origins(&self) -> &[String] {
+        &self.origins
+    }
+
+    /// All requests since the last call of this function or of [`Self::clear`].
+    #[must_use]
+    pub fn take(&self) -> Vec<Request> {
+        std::mem::take(&mut lock(&self.shared).seen)
+    }
+
+    /// Forgets all requests, and counts from 0.
+    pub fn clear(&self) {
+        lock(&self.shared).seen.clear();
+    }
+
+    /// Lets this rule decide from now on, and counts requests from 0.
+    pub fn set(&self, rule: impl Fn(Request) -> BoxFuture<'static, Verdict> + Send + Sync + 'static) {
+        let mut shared = lock(&self.shared);
+        shared.rule = Some(Arc::new(rule));
+        shared.seen.clear();
+    }
+
+    /// Lets this function, which needs no time, decide from now on.
+    pub fn decide(&self, rule: impl Fn(&Request) -> Verdict + Send + Sync + 'static) {
+        self.set(move |request| {
+            let verdict = rule(&request);
+            Box::pin(async move { verdict })
+        });
+    }
+
+    /// Passes all requests from now on.
+    pub fn pass(&self) {
+        let mut shared = lock(&self.shared);
+        shared.rule = None;
+        shared.seen.clear();
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: TcpListener, service: SocketAddr, shared: Arc<Mutex<Shared>>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            let answer = service_fn(|request| exchange(request, service, &shared));
+            let mut server = server::conn::http1::Builder::new();
+            // An error of the service ends the connection without a response, as it should.
+            server.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), answer).await.ok();
+        });
+    }
+}
+
+async fn exchange(
+    request: http::Request<Incoming>,
+    service: SocketAddr,
+    shared: &Mutex<Shared>,
+) -> Result<Response<Full<Bytes>>> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let (rule, seen) = {
+        let mut shared = lock(shared);
+        let number = shared.seen.len();
+        let (method, headers) = (parts.method.to_string(), parts.headers.clone());
+        let seen = Request { number, method, path, headers, body: body.clone() };
+        shared.seen.push(seen.clone());
+        (shared.rule.clone(), seen)
+    };
+    let key = (seen.method.clone(), seen.path.clone(), seen.body.clone());
+    let mut verdict = match rule {
+        Some(rule) => rule(seen).await,
+        None => Verdict::Pass,
+    };
+    if matches!(verdict, Verdict::Stale) {
+        if let Some(last) = lock(shared).last.get(&key) {
+            return Ok(last.clone().map(Full::new));
+        }
+        verdict = Verdict::Pass;
+    }
+    match verdict {
+        Verdict::Answer(Reply { status, headers, body }) => {
+            let mut response = Response::builder().status(status);
+            for (name, value) in headers {
+                response = response.header(name, value);
+            }
+            Ok(response.body(Full::new(Bytes::from(body)))?)
+        }
+        Verdict::CutBefore => Err(anyhow!("the rule of the test cuts the connection")),
+        Verdict::Pass | Verdict::CutAfter | Verdict::Stale => {
+            let response = forward(http::Request::from_parts(parts, Full::new(body)), service).await?;
+            lock(shared).last.insert(key, response.clone());
+            if matches!(verdict, Verdict::CutAfter) {
+                return Err(anyhow!("the rule of the test cuts the connection"));
+            }
+            Ok(response.map(Full::new))
+        }
+    }
+}
+
+/// Sends a request on a connection of its own.
+async fn forward(request: http::Request<Full<Bytes>>, service: SocketAddr) -> Result<Response<Bytes>> {
+    let stream = TcpStream::connect(service).await.with_context(|| format!("the cloud at {service} is gone"))?;
+    let (mut sender, connection) = client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let mut driver = JoinSet::new();
+    driver.spawn(connection);
+    let (mut parts, body) = sender.send_request(request).await?.into_parts();
+    let body = body.collect().await?.to_bytes();
+    // The body is complete: hyper writes its length.
+    for header in ["transfer-encoding", "content-length", "connection", "keep-alive"] {
+        parts.headers.remove(header);
+    }
+    Ok(Response::from_parts(parts, body))
+}

@@ -1,0 +1,289 @@
+//! Requests that fail at every place: the provider says why, and the next call completes the work.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use skysail_provider::{Code, Error, NodeSet, Service};
+use tokio::time::{Duration, Instant};
+
+use super::{
+    balancers::{two_nodes, web},
+    same,
+};
+use crate::{
+    cloud::Balancers,
+    proxy::{Judge, Reply, Verdict},
+    world::{CLUSTER, World, line},
+};
+
+/// More requests than one Service needs: a provider that comes so far goes round in a circle.
+const PLACES_MAX: usize = 200;
+
+/// Longest time until the cloud has finished the work of one Service.
+const WHOLE_WITHIN: Duration = Duration::from_secs(180);
+/// Wait between two calls that the provider asks for.
+const POLL: Duration = Duration::from_millis(200);
+
+/// A failure of one request, and the codes that the provider may return for it. No code: whatever
+/// the provider makes of it, as long as the next call completes the work.
+struct Failure {
+    name: &'static str,
+    judge: Judge,
+    codes: &'static [Code],
+    writes_only: bool,
+}
+
+impl Failure {
+    fn of<C: Balancers>() -> Vec<Self> {
+        const BROKEN: &[Code] = &[Code::Unavailable, Code::RetryAfter];
+        const NOT_UNDERSTOOD: &[Code] = &[Code::Unavailable, Code::Internal, Code::RetryAfter];
+        let html = "<html><head><title>Maintenance</title></head><body>Back soon</body></html>";
+        let always = |name, verdict: Verdict, codes| Self {
+            name,
+            judge: Arc::new(move |_| verdict.clone()),
+            codes,
+            writes_only: false,
+        };
+        let answer = |status, body| Verdict::Answer(Reply::new(status, body));
+        vec![
+            always("a cut connection", Verdict::CutBefore, BROKEN),
+            always("a lost answer", Verdict::CutAfter, BROKEN),
+            always("500", answer(500, html), BROKEN),
+            always("503", answer(503, ""), BROKEN),
+            always("200 with HTML", answer(200, html), NOT_UNDERSTOOD),
+            Self {
+                name: "the rate limit",
+                judge: Arc::new(|request| Verdict::Answer(C::throttled(request))),
+                codes: &[Code::RetryAfter],
+                writes_only: false,
+            },
+            Self {
+                name: "an exhausted quota",
+                judge: Arc::new(|request| C::quota_exceeded(request).map_or(Verdict::Pass, Verdict::Answer)),
+                codes: &[Code::Exhausted],
+                writes_only: true,
+            },
+        ]
+    }
+
+    /// A write whose answer is lost.
+    fn lost_answer() -> Self {
+        Self { name: "a lost answer", judge: Arc::new(|_| Verdict::CutAfter), codes: &[], writes_only: true }
+    }
+}
+
+/// One request fails, at each place in turn: `ensure` returns the right code, and the next one
+/// makes what an undisturbed one makes.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn the_next_ensure_completes_an_interrupted_one<C: Balancers + 'static>() -> Result<()> {
+    let (world, nodes, empty) = two_nodes::<C>().await?;
+    let service = web(&world.cloud, "web");
+    world.ensure(&service, &nodes).await?;
+    let whole = world.cloud.balancers().await?;
+    world.ensure_deleted(&service).await?;
+    for failure in Failure::of::<C>() {
+        for place in 0.. {
+            let there = format!("{} at request {place} of `ensure`", failure.name);
+            if !interrupted(&world, &failure, place, async || {
+                world.ensure_once(CLUSTER, &service, &nodes).await.map(drop)
+            })
+            .await
+            .with_context(|| there.clone())?
+            {
+                world.ensure_deleted(&service).await?;
+                break;
+            }
+            world.ensure(&service, &nodes).await.with_context(|| format!("after {there}"))?;
+            same(&format!("the cloud after {there} and another `ensure`"), &world.cloud.balancers().await?, &whole)?;
+            world.ensure_deleted(&service).await.with_context(|| format!("after {there}"))?;
+            same(&format!("the cloud after {there} and a deletion"), &world.cloud.balancers().await?, &empty)?;
+        }
+    }
+    Ok(())
+}
+
+/// A Service is deleted after an interrupted `ensure`: nothing is left.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_deletion_after_an_interrupted_ensure_leaves_nothing<C: Balancers + 'static>() -> Result<()> {
+    let (world, nodes, empty) = two_nodes::<C>().await?;
+    let service = web(&world.cloud, "web");
+    let failure = Failure::lost_answer();
+    for place in 0.. {
+        let more =
+            interrupted(&world, &failure, place, async || world.ensure_once(CLUSTER, &service, &nodes).await.map(drop))
+                .await?;
+        world.ensure_deleted(&service).await.with_context(|| format!("after a lost answer at request {place}"))?;
+        let what = format!("the cloud after a lost answer at request {place} and a deletion");
+        same(&what, &world.cloud.balancers().await?, &empty)?;
+        if !more {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// One request of a deletion fails, at each place in turn: the next deletion leaves nothing.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn the_next_deletion_completes_an_interrupted_one<C: Balancers + 'static>() -> Result<()> {
+    let (world, nodes, empty) = two_nodes::<C>().await?;
+    let service = web(&world.cloud, "web");
+    // No quota is in the way of a deletion.
+    for failure in Failure::of::<C>().into_iter().filter(|failure| failure.codes != [Code::Exhausted]) {
+        for place in 0.. {
+            let there = format!("{} at request {place} of the deletion", failure.name);
+            world.ensure(&service, &nodes).await?;
+            let more =
+                interrupted(&world, &failure, place, async || world.ensure_deleted_once(CLUSTER, &service).await)
+                    .await
+                    .with_context(|| there.clone())?;
+            world.ensure_deleted(&service).await.with_context(|| format!("after {there}"))?;
+            same(&format!("the cloud after {there} and another one"), &world.cloud.balancers().await?, &empty)?;
+            if !more {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One request of a change fails, at each place in turn, for each change that the cloud can carry
+/// out: the next `ensure` makes what an undisturbed one makes.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn the_next_ensure_completes_an_interrupted_change<C: Balancers + 'static>() -> Result<()> {
+    let (world, nodes, _) = two_nodes::<C>().await?;
+    let service = web(&world.cloud, "web");
+    let failure = Failure::lost_answer();
+    for (name, change) in world.cloud.changes() {
+        let mut changed = service.clone();
+        change(&mut changed);
+        world.ensure(&changed, &nodes).await?;
+        let whole = world.cloud.balancers().await?;
+        for place in 0.. {
+            world.ensure(&service, &nodes).await?;
+            let more = interrupted(&world, &failure, place, async || {
+                world.ensure_once(CLUSTER, &changed, &nodes).await.map(drop)
+            })
+            .await?;
+            world.ensure(&changed, &nodes).await.with_context(|| format!("{name}, request {place}"))?;
+            let what = format!("the cloud after a lost answer at request {place} of the change: {name}");
+            same(&what, &world.cloud.balancers().await?, &whole)?;
+            if !more {
+                break;
+            }
+        }
+        world.ensure_deleted(&service).await?;
+    }
+    Ok(())
+}
+
+/// A cloud whose lists lag behind: the first equal read after a write shows the state before the
+/// write. The calls end with one whole load balancer, and a deletion with none.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_cloud_whose_lists_lag_behind_gets_no_second_load_balancer<C: Balancers + 'static>() -> Result<()> {
+    let (world, nodes, empty) = two_nodes::<C>().await?;
+    let service = web(&world.cloud, "web");
+    let whole = undisturbed(&world, &service, &nodes).await?;
+    // The reads that were stale since the last write.
+    let stale = Arc::new(Mutex::new(BTreeSet::new()));
+    world.proxy.decide(move |request| {
+        let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
+        if C::is_write(request) {
+            stale.clear();
+            return Verdict::Pass;
+        }
+        let key = (request.method.clone(), request.path.clone(), request.body.clone());
+        if stale.insert(key) { Verdict::Stale } else { Verdict::Pass }
+    });
+    // A stale read may make a write that the cloud refuses; the controllers repeat the call.
+    for _ in 0..20 {
+        if world.ensure(&service, &nodes).await.is_ok() {
+            break;
+        }
+    }
+    world.ensure(&service, &nodes).await.context("with lists that lag behind")?;
+    same("the cloud after `ensure` with lists that lag behind", &world.cloud.balancers().await?, &whole)?;
+    for _ in 0..20 {
+        if world.ensure_deleted(&service).await.is_ok() {
+            break;
+        }
+    }
+    world.proxy.pass();
+    world.ensure_deleted(&service).await?;
+    same("the cloud after the deletion", &world.cloud.balancers().await?, &empty)
+}
+
+/// Repeats the call until the request at this place has failed, and checks what the provider made
+/// of it. False if the call ended before.
+async fn interrupted<C: Balancers>(
+    world: &World<C>,
+    failure: &Failure,
+    place: usize,
+    mut call: impl AsyncFnMut() -> Result<(), Error>,
+) -> Result<bool> {
+    ensure!(place < PLACES_MAX, "the provider sent {PLACES_MAX} requests for one Service and did not finish");
+    let (judge, writes_only) = (Arc::clone(&failure.judge), failure.writes_only);
+    let met = Arc::new(Mutex::new(None));
+    let (counted, noted) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&met));
+    let counts = Arc::clone(&counted);
+    world.proxy.decide(move |request| {
+        if (writes_only && !C::is_write(request)) || counts.fetch_add(1, Ordering::SeqCst) != place {
+            return Verdict::Pass;
+        }
+        let verdict = judge(request);
+        if !matches!(verdict, Verdict::Pass) {
+            *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.clone());
+        }
+        verdict
+    });
+    let end = Instant::now() + WHOLE_WITHIN;
+    let (result, met) = loop {
+        let result = call().await;
+        let met = met.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waits = result.as_ref().is_err_and(|error| error.code == Code::RetryAfter);
+        if met.is_some() || !waits || Instant::now() > end {
+            break (result, met);
+        }
+        wait_before_the_next_call().await;
+    };
+    world.proxy.pass();
+    let Some(request) = met else {
+        result.context("no request failed, and the call did not succeed")?;
+        // A request that has no such failure was passed.
+        return Ok(counted.load(Ordering::SeqCst) > place);
+    };
+    match result {
+        // A read that only saves work may fail.
+        Ok(()) => ensure!(!C::is_write(&request), "{} failed, and the call succeeded", line(&request)),
+        Err(error) if failure.codes.is_empty() || failure.codes.contains(&error.code) => {}
+        Err(error) => bail!("{} failed, and the call returned {:?}: {error}", line(&request), error.code),
+    }
+    Ok(true)
+}
+
+/// The cloud needs some time before the next call can do more.
+async fn wait_before_the_next_call() {
+    tokio::time::sleep(POLL).await;
+}
+
+async fn undisturbed<C: Balancers>(world: &World<C>, service: &Service, nodes: &NodeSet) -> Result<Vec<String>> {
+    world.ensure(service, nodes).await?;
+    let whole = world.cloud.balancers().await?;
+    world.ensure_deleted(service).await?;
+    Ok(whole)
+}

@@ -1,0 +1,217 @@
+//! Machines: found by ID and by name, and `NotFound` only where the cloud has none.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use skysail_provider::{Code, Detail, Error, Instance, NODES_PER_PAGE, Node, NodeSet, Provider as _};
+
+use crate::{
+    cloud::Cloud,
+    proxy::{Judge, Reply, Verdict},
+    world::{World, set},
+};
+
+/// More machines than a page of most clouds has.
+const MANY: usize = 1_050;
+
+type Answers = Vec<Result<Instance, Error>>;
+
+/// The code of each inner error; none for a machine.
+fn codes(answers: &Answers) -> Vec<Option<Code>> {
+    answers.iter().map(|answer| answer.as_ref().err().map(|error| error.code)).collect()
+}
+
+/// The node as kubelet registers it: without a provider ID.
+fn uninitialised(node: &Node) -> Node {
+    Node { provider_id: None, addresses: Vec::new(), ..node.clone() }
+}
+
+/// A running, a stopped and a deleted machine, by ID and by name.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn machines_are_found_by_id_and_by_name<C: Cloud>() -> Result<()> {
+    let world = World::<C>::start().await?;
+    let nodes = world.nodes(&["node-gone", "node-off", "node-on"]).await?;
+    let [gone, off, on] = nodes.as_slice() else { anyhow::bail!("the cloud made {} machines", nodes.len()) };
+    world.cloud.stop_machine(off).await?;
+    world.cloud.delete_machine(gone).await?;
+    for detail in [Detail::State, Detail::Metadata] {
+        let answers = world.machines(&nodes, detail).await?;
+        ensure!(codes(&answers) == [Some(Code::NotFound), None, None], "by ID, {detail:?}: {answers:?}");
+        let down: Vec<_> = answers.iter().flatten().map(|instance| instance.shutdown).collect();
+        ensure!(down == [true, false], "the stopped and the running machine, {detail:?}: {answers:?}");
+    }
+    let answers = world.machines(&set(vec![uninitialised(on)]), Detail::Metadata).await?;
+    let [Ok(found)] = answers.as_slice() else { anyhow::bail!("by name: {answers:?}") };
+    ensure!(Some(&found.provider_id) == on.provider_id.as_ref(), "by name the ID is {:?}", found.provider_id);
+    for address in &on.addresses {
+        ensure!(found.addresses.contains(address), "{address:?} is missing in {:?}", found.addresses);
+    }
+    let never = Node { name: "node-never".to_owned(), ..Node::default() };
+    let foreign = Node { provider_id: Some("elsewhere://1".to_owned()), ..uninitialised(on) };
+    let answers = world.machines(&set(vec![never, foreign]), Detail::State).await?;
+    ensure!(codes(&answers) == [Some(Code::NotFound), Some(Code::Invalid)], "{answers:?}");
+    world.proxy.clear();
+    let answers = world.machines(&set(Vec::new()), Detail::State).await?;
+    ensure!(answers.is_empty(), "an empty page has {} answers", answers.len());
+    Ok(())
+}
+
+/// A machine that was created again under the name of a node is not the node's machine.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_machine_that_was_created_again_is_another_one<C: Cloud>() -> Result<()> {
+    let world = World::<C>::start().await?;
+    let old = world.nodes(&["node-a"]).await?;
+    let node = old.as_slice().first().context("the cloud made no machine")?;
+    world.cloud.delete_machine(node).await?;
+    let new = world.nodes(&["node-a"]).await?;
+    let answers = world.machines(&old, Detail::State).await?;
+    ensure!(codes(&answers) == [Some(Code::NotFound)], "the old ID: {answers:?}");
+    let answers = world.machines(&new, Detail::State).await?;
+    ensure!(codes(&answers) == [None], "the new ID: {answers:?}");
+    Ok(())
+}
+
+/// Whatever one request of the look-up meets, no machine that exists is reported as gone.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_failure_of_any_request_makes_no_machine_not_found<C: Cloud>() -> Result<()> {
+    let world = World::<C>::start().await?;
+    let nodes = world.nodes(&["node-a", "node-b"]).await?;
+    let by_name = set(nodes.as_slice().iter().map(|node| uninitialised(node)).collect());
+    let html = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
+    let always = |verdict: Verdict| -> Judge { Arc::new(move |_| verdict.clone()) };
+    let answer = |status: u16, body: &str| always(Verdict::Answer(Reply::new(status, body)));
+    let failures: [(&str, Judge); 9] = [
+        ("a cut connection", always(Verdict::CutBefore)),
+        ("a lost answer", always(Verdict::CutAfter)),
+        ("503", answer(503, html)),
+        ("429", Arc::new(|request| Verdict::Answer(C::throttled(request)))),
+        ("403", answer(403, "{}")),
+        ("404 of a gateway", answer(404, html)),
+        ("200 with HTML", answer(200, html)),
+        ("200 with an empty object", answer(200, "{}")),
+        ("200 with nothing", answer(200, "")),
+    ];
+    for (name, failure) in failures {
+        for nodes in [&nodes, &by_name] {
+            for place in 0.. {
+                let failure = Arc::clone(&failure);
+                // Everything fails from the place on, so that no confirming request can help.
+                world.proxy.decide(
+                    move |request| {
+                        if request.number >= place { failure(request) } else { Verdict::Pass }
+                    },
+                );
+                let answers = world.machines(nodes, Detail::Metadata).await;
+                let requests = world.proxy.take().len();
+                world.proxy.pass();
+                let gone = |answers: &Answers| codes(answers).contains(&Some(Code::NotFound));
+                ensure!(
+                    !answers.as_ref().is_ok_and(gone),
+                    "{name} from request {place} on: a machine that exists is reported as gone: {answers:?}"
+                );
+                if requests <= place {
+                    break;
+                }
+                let whole = |answers: &Answers| answers.iter().all(Result::is_ok);
+                ensure!(
+                    !answers.as_ref().is_ok_and(whole) || place > 0,
+                    "{name} at every request: the provider described machines all the same: {answers:?}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A refused credential is `Denied` and never `NotFound`.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_refused_credential_is_denied<C: Cloud>() -> Result<()> {
+    let world = World::<C>::start().await?;
+    let nodes = world.nodes(&["node-a"]).await?;
+    world.machines(&nodes, Detail::State).await?;
+    world.cloud.revoke_credential().await?;
+    let answers = world.machines(&nodes, Detail::State).await;
+    let code = match &answers {
+        Err(error) => Some(error.code),
+        Ok(answers) => answers.first().and_then(|answer| answer.as_ref().err()).map(|error| error.code),
+    };
+    ensure!(code == Some(Code::Denied), "with a revoked credential: {answers:?}");
+    Ok(())
+}
+
+/// More machines than a page of the cloud: each is found, in pages of nodes as the controllers make
+/// them.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn machines_beyond_a_thousand_are_found<C: Cloud>() -> Result<()> {
+    let world = World::<C>::start().await?;
+    let names: Vec<String> = (0..MANY).map(|n| format!("node-{n:04}")).collect();
+    let nodes = world.cloud.add_machines(&names).await?;
+    ensure!(nodes.len() == MANY, "the cloud made {} of {MANY} machines", nodes.len());
+    let page = world.provider.info().map_or(NODES_PER_PAGE, |info| info.page_nodes);
+    for by_name in [false, true] {
+        for chunk in nodes.chunks(page) {
+            let chunk = chunk.iter().map(|node| if by_name { uninitialised(node) } else { node.clone() });
+            let chunk = NodeSet::new(chunk.map(Arc::new));
+            let answers = world.machines(&chunk, Detail::State).await?;
+            for (node, answer) in chunk.as_slice().iter().zip(&answers) {
+                ensure!(answer.is_ok(), "{}, by name: {by_name}: {answer:?}", node.name);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Machines that are deleted while the list is read do not make others disappear from it.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_list_that_changes_while_it_is_read_loses_no_machine<C: Cloud + 'static>() -> Result<()> {
+    let world = World::<C>::start().await?;
+    let names: Vec<String> = (0..MANY).map(|n| format!("node-{n:04}")).collect();
+    let all = world.cloud.add_machines(&names).await?;
+    // The first machines of the list disappear, which moves all later ones to earlier pages.
+    let (leaving, staying) = all.split_at(40);
+    let nodes = set(staying.iter().rev().take(NODES_PER_PAGE / 2).cloned().collect());
+    let World { cloud, proxy, provider, call, .. } = &world;
+    let mut leaving = leaving.chunks(10);
+    let (asked, mut changes) = tokio::sync::mpsc::channel::<tokio::sync::oneshot::Sender<()>>(1);
+    proxy.set(move |_| {
+        let asked = asked.clone();
+        Box::pin(async move {
+            let (done, waiting) = tokio::sync::oneshot::channel();
+            if asked.send(done).await.is_ok() {
+                waiting.await.ok();
+            }
+            Verdict::Pass
+        })
+    });
+    let instances = provider.instances().context("the component has no instances")?;
+    let look_up = instances.describe(call, &nodes, Detail::State);
+    tokio::pin!(look_up);
+    let answers = loop {
+        tokio::select! {
+            answers = &mut look_up => break answers?,
+            Some(done) = changes.recv() => {
+                for node in leaving.next().unwrap_or_default() {
+                    cloud.delete_machine(node).await?;
+                }
+                done.send(()).ok();
+            }
+        }
+    };
+    for (node, answer) in nodes.as_slice().iter().zip(&answers) {
+        let gone = answer.as_ref().is_err_and(|error| error.code == Code::NotFound);
+        ensure!(!gone, "{} exists and is reported as gone: {answer:?}", node.name);
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Routes: created once, deleted once, and what others made stays.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use skysail_provider::{Code, Error, NewRoute, Node, Provider as _, Route, Target};
+
+use super::same;
+use crate::{
+    cloud::Routing,
+    proxy::{Judge, Reply, Verdict},
+    world::{CLUSTER, World},
+};
+
+/// More requests than two routes need.
+const PLACES_MAX: usize = 100;
+
+fn wanted(node: &Node, destination: &str) -> NewRoute {
+    NewRoute {
+        name_hint: "0a1b2c3d-4e5f-6789-abcd-ef0123456789".to_owned(),
+        node: node.name.clone(),
+        provider_id: node.provider_id.clone(),
+        addresses: node.addresses.clone(),
+        destination_cidr: destination.to_owned(),
+        ..NewRoute::default()
+    }
+}
+
+/// A world with two nodes, the routes that they need, and the routes that were there before.
+async fn two_routes<C: Routing>() -> Result<(World<C>, [NewRoute; 2], Vec<String>)> {
+    let world = World::<C>::start().await?;
+    let nodes = world.nodes(&["node-a", "node-b"]).await?;
+    let [a, b] = nodes.as_slice() else { bail!("the cloud made {} machines", nodes.len()) };
+    let wanted = [wanted(a, "10.244.1.0/24"), wanted(b, "10.244.2.0/24")];
+    let before = world.cloud.routes().await?;
+    Ok((world, wanted, before))
+}
+
+async fn list<C: Routing>(world: &World<C>) -> Result<Vec<Route>, Error> {
+    let routes = world.provider.routes().ok_or_else(|| Error::new(Code::Unsupported, "no routes"))?;
+    let mut listed = routes.list(&world.call, CLUSTER).await?;
+    listed.retain(|route| route.destination_cidr.starts_with("10.244."));
+    listed.sort_by(|one, other| one.destination_cidr.cmp(&other.destination_cidr));
+    Ok(listed)
+}
+
+/// All results, or the first error.
+fn all(results: Result<Vec<Result<(), Error>>, Error>) -> Result<(), Error> {
+    results?.into_iter().collect()
+}
+
+async fn create<C: Routing>(world: &World<C>, wanted: &[NewRoute]) -> Result<(), Error> {
+    let routes = world.provider.routes().ok_or_else(|| Error::new(Code::Unsupported, "no routes"))?;
+    all(routes.create(&world.call, CLUSTER, wanted).await)
+}
+
+async fn delete<C: Routing>(world: &World<C>, listed: &[Route]) -> Result<(), Error> {
+    let routes = world.provider.routes().ok_or_else(|| Error::new(Code::Unsupported, "no routes"))?;
+    all(routes.delete(&world.call, CLUSTER, listed).await)
+}
+
+/// Repeats a call while the cloud is working.
+async fn until_settled(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Result<()> {
+    for _ in 0..300 {
+        match call().await {
+            Err(error) if error.code == Code::RetryAfter => {
+                tokio::time::sleep(error.retry_after.unwrap_or_default().min(Duration::from_millis(200))).await;
+            }
+            result => return Ok(result?),
+        }
+    }
+    bail!("the provider asks for another try for ever")
+}
+
+/// Each route is created once and listed with a target that the host can resolve to its node;
+/// repeated calls change nothing, and a deletion leaves what was there before.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
+    let (world, wanted, before) = two_routes::<C>().await?;
+    ensure!(list(&world).await?.is_empty(), "routes are listed before the first one is created");
+    until_settled(async || create(&world, &wanted).await).await?;
+    let created = world.cloud.routes().await?;
+    let listed = list(&world).await?;
+    ensure!(listed.len() == 2, "two routes were created, and these are listed: {listed:?}");
+    for (route, wanted) in listed.iter().zip(&wanted) {
+        ensure!(route.destination_cidr == wanted.destination_cidr && !route.blackhole, "{route:?} is not {wanted:?}");
+        let found = match &route.target {
+            Target::Node(name) => *name == wanted.node,
+            Target::ProviderId(id) => Some(id) == wanted.provider_id.as_ref(),
+            Target::Address(address) => wanted.addresses.iter().any(|known| known.address == *address),
+            Target::None => false,
+        };
+        ensure!(found, "the host does not find the node of {route:?}");
+    }
+    world.proxy.clear();
+    until_settled(async || create(&world, &wanted).await).await?;
+    same("writes of a second creation", &world.writes(), &[])?;
+    for _ in 0..2 {
+        until_settled(async || delete(&world, &listed).await).await?;
+        same("the routes after a deletion", &world.cloud.routes().await?, &before)?;
+    }
+    ensure!(created != before, "the creation changed nothing in the cloud");
+    ensure!(list(&world).await?.is_empty(), "deleted routes are listed");
+    Ok(())
+}
+
+/// A node that came back with another machine: its route leads to the new machine, or the error
+/// says what is in the way.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Result<()> {
+    let (world, [one, other], _) = two_routes::<C>().await?;
+    let [moved, first] = [NewRoute { destination_cidr: one.destination_cidr.clone(), ..other }, one];
+    until_settled(async || create(&world, std::slice::from_ref(&first)).await).await?;
+    match until_settled(async || create(&world, std::slice::from_ref(&moved)).await).await {
+        Ok(()) => {
+            let listed = list(&world).await?;
+            let [route] = listed.as_slice() else { bail!("after the replacement: {listed:?}") };
+            let old = match &route.target {
+                Target::Node(name) => *name == first.node,
+                Target::ProviderId(id) => Some(id) == first.provider_id.as_ref(),
+                Target::Address(address) => first.addresses.iter().any(|known| known.address == *address),
+                Target::None => true,
+            };
+            ensure!(!old, "the route still leads to the old machine: {route:?}");
+        }
+        Err(error) => {
+            ensure!(error.to_string().contains("10.244.1.0/24"), "the error does not name the route: {error}")
+        }
+    }
+    let listed = list(&world).await?;
+    until_settled(async || delete(&world, &listed).await).await
+}
+
+/// A request fails, at each place in turn: a list is never short, and the next call completes the
+/// work.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()> {
+    let (world, wanted, before) = two_routes::<C>().await?;
+    until_settled(async || create(&world, &wanted).await).await?;
+    let created = world.cloud.routes().await?;
+    let always = |verdict: Verdict| -> Judge { Arc::new(move |_| verdict.clone()) };
+    let failures: [(&str, Judge); 4] = [
+        ("a lost answer", always(Verdict::CutAfter)),
+        ("200 with HTML", always(Verdict::Answer(Reply::new(200, "<html></html>")))),
+        ("200 with an empty object", always(Verdict::Answer(Reply::new(200, "{}")))),
+        ("the rate limit", Arc::new(|request| Verdict::Answer(C::throttled(request)))),
+    ];
+    for (name, failure) in failures {
+        let fail_at = |place: usize| {
+            let failure = Arc::clone(&failure);
+            world.proxy.decide(move |request| if request.number == place { failure(request) } else { Verdict::Pass });
+        };
+        for place in 0.. {
+            ensure!(place < PLACES_MAX, "the provider sent {PLACES_MAX} requests for one list");
+            fail_at(place);
+            let listed = list(&world).await;
+            let reached = world.proxy.take().len() > place;
+            world.proxy.pass();
+            ensure!(
+                listed.as_ref().map_or(true, |listed| listed.len() == 2),
+                "{name} at request {place} of a list: {listed:?}"
+            );
+            if !reached {
+                break;
+            }
+        }
+        for place in 0.. {
+            ensure!(place < PLACES_MAX, "the provider sent {PLACES_MAX} requests for two routes");
+            let listed = list(&world).await?;
+            fail_at(place);
+            let deleted = delete(&world, &listed).await;
+            let reached = world.proxy.take().len() > place;
+            world.proxy.pass();
+            let left = list(&world).await?;
+            until_settled(async || delete(&world, &left).await)
+                .await
+                .with_context(|| format!("{name} at request {place}"))?;
+            same(
+                &format!("routes after {name} at request {place} of a deletion"),
+                &world.cloud.routes().await?,
+                &before,
+            )?;
+            fail_at(place);
+            let made = create(&world, &wanted).await;
+            let reached = reached || world.proxy.take().len() > place;
+            world.proxy.pass();
+            until_settled(async || create(&world, &wanted).await)
+                .await
+                .with_context(|| format!("{name} at request {place}"))?;
+            same(
+                &format!("routes after {name} at request {place} of a creation"),
+                &world.cloud.routes().await?,
+                &created,
+            )?;
+            if !reached {
+                deleted?;
+                made?;
+                break;
+            }
+        }
+    }
+    Ok(())
+}

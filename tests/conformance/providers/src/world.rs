@@ -1,0 +1,241 @@
+//! A component in the host, its cloud, and the proxy between both.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use skysail_host::{
+    CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, SandboxedProvider, Severity, check_config,
+    credentials::{Credentials, SecretValues},
+    describe,
+    egress::{EgressPolicy, EgressSpec},
+    http_client::HttpClient,
+};
+use skysail_provider::{
+    Call, Code, Detail, Error, Instance, LoadBalancerStatus, Node, NodeSet, OwnedLoadBalancer, Provider as _, Service,
+};
+
+use crate::{
+    cloud::{Cloud, Settings},
+    component, leaks,
+    proxy::{Proxy, Request},
+};
+
+/// The cluster's name.
+pub const CLUSTER: &str = "kubernetes";
+
+/// Longest time until the cloud has finished the work of one Service: load balancers of real clouds
+/// take seconds, on a busy machine some ten seconds.
+const SETTLED_WITHIN: Duration = Duration::from_secs(180);
+/// Longest wait between two calls, although the provider may ask for more.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// A provider that serves, in front of its cloud.
+pub struct World<C> {
+    /// The cloud.
+    pub cloud: C,
+    /// Between the provider and the cloud.
+    pub proxy: Proxy,
+    /// The component in the host.
+    pub provider: SandboxedProvider,
+    /// What all calls say about themselves.
+    pub call: Call,
+    _engine: Engine,
+}
+
+impl<C: Cloud> World<C> {
+    /// Starts the cloud and the provider.
+    ///
+    /// # Errors
+    /// The environment cannot be set up, or the component is refused.
+    pub async fn start() -> Result<Self> {
+        let cloud = C::start().await.with_context(|| format!("the cloud of {} cannot be started", C::COMPONENT))?;
+        let proxy = Proxy::start(&cloud.services()).await?;
+        let settings = cloud.settings(proxy.origins());
+        leaks::watch(settings.values.values().cloned());
+        let engine = Engine::on_demand()?;
+        let provider = serve(&engine, C::COMPONENT, settings).await?;
+        Ok(Self { cloud, proxy, provider, call: Call::default(), _engine: engine })
+    }
+
+    /// Creates machines with these names.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    pub async fn nodes(&self, names: &[&str]) -> Result<NodeSet> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Ok(set(self.cloud.add_machines(&names).await?))
+    }
+
+    /// The requests since the last call that can change something.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let seen = self.proxy.take();
+        seen.iter().filter(|request| C::is_write(request)).map(line).collect()
+    }
+
+    /// One call of `ensure`.
+    ///
+    /// # Errors
+    /// Those of the provider.
+    pub async fn ensure_once(
+        &self,
+        cluster: &str,
+        service: &Service,
+        nodes: &NodeSet,
+    ) -> Result<LoadBalancerStatus, Error> {
+        match self.provider.load_balancers() {
+            Some(balancers) => balancers.ensure(&self.call, cluster, service, nodes).await,
+            None => Err(no_interface()),
+        }
+    }
+
+    /// Calls `ensure` until the cloud has finished.
+    ///
+    /// # Errors
+    /// Every other error than `RetryAfter`, or the cloud does not finish in time.
+    pub async fn ensure(&self, service: &Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
+        self.ensure_in(CLUSTER, service, nodes).await
+    }
+
+    /// [`Self::ensure`] for a cluster of this name.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub async fn ensure_in(&self, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
+        until_settled("ensure", async || self.ensure_once(cluster, service, nodes).await).await
+    }
+
+    /// Calls `update` until the cloud has finished.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub async fn update(&self, service: &Service, nodes: &NodeSet) -> Result<()> {
+        let balancers = self.provider.load_balancers().ok_or_else(no_interface)?;
+        until_settled("update", async || balancers.update(&self.call, CLUSTER, service, nodes).await).await
+    }
+
+    /// One call of `ensure-deleted`.
+    ///
+    /// # Errors
+    /// Those of the provider.
+    pub async fn ensure_deleted_once(&self, cluster: &str, service: &Service) -> Result<(), Error> {
+        match self.provider.load_balancers() {
+            Some(balancers) => balancers.ensure_deleted(&self.call, cluster, service).await,
+            None => Err(no_interface()),
+        }
+    }
+
+    /// Calls `ensure-deleted` until the cloud has finished.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub async fn ensure_deleted(&self, service: &Service) -> Result<()> {
+        self.ensure_deleted_in(CLUSTER, service).await
+    }
+
+    /// [`Self::ensure_deleted`] for a cluster of this name.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub async fn ensure_deleted_in(&self, cluster: &str, service: &Service) -> Result<()> {
+        until_settled("ensure-deleted", async || self.ensure_deleted_once(cluster, service).await).await
+    }
+
+    /// The current status in the cloud.
+    ///
+    /// # Errors
+    /// Those of the provider.
+    pub async fn get(&self, service: &Service) -> Result<Option<LoadBalancerStatus>> {
+        let balancers = self.provider.load_balancers().ok_or_else(no_interface)?;
+        Ok(balancers.get(&self.call, CLUSTER, service).await?)
+    }
+
+    /// The inventory of a cluster.
+    ///
+    /// # Errors
+    /// Those of the provider.
+    pub async fn inventory(&self, cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
+        let inventory = self.provider.load_balancer_inventory().ok_or_else(no_interface)?;
+        let mut owned = inventory.list(&self.call, cluster).await?;
+        owned.sort();
+        Ok(owned)
+    }
+
+    /// Deletes an entry of the inventory until the cloud has finished.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub async fn delete_owned(&self, cluster: &str, owned: &OwnedLoadBalancer) -> Result<()> {
+        let inventory = self.provider.load_balancer_inventory().ok_or_else(no_interface)?;
+        until_settled("inventory.delete", async || inventory.delete(&self.call, cluster, owned).await).await
+    }
+
+    /// Asks for the machines of these nodes.
+    ///
+    /// # Errors
+    /// An outer error.
+    pub async fn machines(&self, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance, Error>>, Error> {
+        match self.provider.instances() {
+            Some(instances) => instances.describe(&self.call, nodes, detail).await,
+            None => Err(no_interface()),
+        }
+    }
+}
+
+/// The component under these settings, after all checks of an admission.
+async fn serve(engine: &Engine, name: &str, settings: Settings) -> Result<SandboxedProvider> {
+    let Settings { config, rules, credentials, values } = settings;
+    let spec = EgressSpec { rules, allow_cidrs: vec!["127.0.0.0/8".to_owned()], ..EgressSpec::default() };
+    let credentials = load(&credentials, &values)?;
+    let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
+    let client = HttpClient::new(Arc::new(EgressPolicy::new(&spec)?), Arc::new(credentials), &limits.http())?;
+    let options =
+        SandboxOptions { name: name.to_owned(), limits, config: config.clone(), http: Some(Arc::new(client)) };
+    let sandbox = Sandbox::new(engine, CallRecorder::default(), options)?;
+    let release = Arc::new(Release::from_wasm(&sandbox, &component::built(name)?)?);
+    let info = Arc::new(describe(&sandbox, &release).await?);
+    let problems = check_config(&sandbox, &release, &config).await?;
+    if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Fatal) {
+        bail!("the component refuses the cloud-config of the suite: {}: {}", problem.key, problem.message);
+    }
+    Ok(SandboxedProvider::new(sandbox, release, info))
+}
+
+fn load(
+    specs: &BTreeMap<String, skysail_host::credentials::CredentialSpec>,
+    values: &BTreeMap<String, String>,
+) -> Result<Credentials> {
+    Ok(Credentials::load(specs, &|name| values.get(name).cloned(), &SecretValues::new())?)
+}
+
+/// Repeats a call while it returns `RetryAfter`, as the controllers do, but sooner.
+async fn until_settled<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T> {
+    let end = tokio::time::Instant::now() + SETTLED_WITHIN;
+    loop {
+        match call().await {
+            Err(error) if error.code == Code::RetryAfter => {
+                ensure!(tokio::time::Instant::now() < end, "{what} did not finish within {SETTLED_WITHIN:?}: {error}");
+                tokio::time::sleep(error.retry_after.unwrap_or(WAIT_MAX).min(WAIT_MAX)).await;
+            }
+            result => return result.map_err(|error| anyhow!("{what}: {error} [{:?}]", error.code)),
+        }
+    }
+}
+
+/// A set of these nodes.
+#[must_use]
+pub fn set(nodes: Vec<Node>) -> NodeSet {
+    NodeSet::new(nodes.into_iter().map(Arc::new))
+}
+
+/// A request in one line, for messages.
+#[must_use]
+pub fn line(request: &Request) -> String {
+    let body = String::from_utf8_lossy(&request.body);
+    let body: String = body.chars().take(200).collect();
+    format!("{} {} {body}", request.method, request.path)
+}
+
+fn no_interface() -> Error {
+    Error::new(Code::Unsupported, "the component does not export the interface that this test needs")
+}
