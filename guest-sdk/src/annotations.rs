@@ -134,7 +134,10 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-fn duration(text: &str) -> Option<Duration> {
+/// A duration in the form of Go's `time.ParseDuration`, such as `15s`, `1m30s` or `500ms`; none for
+/// any other text, negative durations included.
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
         return Some(Duration::ZERO);

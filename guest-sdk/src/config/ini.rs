@@ -1,6 +1,8 @@
 //! Sections, keys and values with their lines: the format of most cloud-configs since the in-tree
 //! providers.
 
+mod sections;
+
 use std::{fmt::Display, str::FromStr};
 
 use super::Checked;
@@ -15,6 +17,8 @@ use crate::Problem;
 /// the section with the empty name. A key may repeat only where [`Ini::list`] reads it.
 #[derive(Debug)]
 pub struct Ini {
+    /// As written, without brackets.
+    sections: Vec<String>,
     entries: Vec<Entry>,
     problems: Vec<Problem>,
 }
@@ -32,7 +36,7 @@ impl Ini {
     /// Parses the text; an invalid line is a problem, and the other lines are read.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let mut ini = Self { entries: Vec::new(), problems: Vec::new() };
+        let mut ini = Self { sections: Vec::new(), entries: Vec::new(), problems: Vec::new() };
         let mut section = String::new();
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.trim();
@@ -43,6 +47,7 @@ impl Ini {
                 match rest.split_once(']') {
                     Some((name, after)) if after.trim().is_empty() || after.trim().starts_with(['#', ';']) => {
                         name.trim().clone_into(&mut section);
+                        ini.sections.push(section.clone());
                     }
                     _ => ini.problems.push(Problem::fatal(line, "", "a section ends with ]")),
                 }

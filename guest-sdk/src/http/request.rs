@@ -1,5 +1,7 @@
 //! Building requests. Pure until [`Request::send`].
 
+mod accept;
+
 use std::time::Duration;
 
 use serde::Serialize;

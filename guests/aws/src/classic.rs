@@ -1,0 +1,290 @@
+//! Classic Load Balancers: brings one to its plan.
+
+mod policies;
+
+use skysail_guest_sdk::{Error, Result};
+
+use crate::{
+    backends::Backend,
+    balancing::{Task, changed_tags, lacking, same_set},
+    call::Call,
+    cloud::{send, send_every},
+    deletion,
+    fault::Expected as _,
+    groups::{self, Change, Groups, Owned},
+    plan::classic::Classic as Plan,
+    subnets,
+    wire::{
+        ec2::SecurityGroup,
+        elb::{Attributes, Listener, LoadBalancer},
+    },
+};
+
+/// The Classic Load Balancer of one Service.
+pub(crate) struct ClassicTask<'a> {
+    pub(crate) task: &'a Task<'a>,
+    pub(crate) plan: &'a Plan,
+    pub(crate) name: &'a str,
+    pub(crate) backends: &'a [Backend],
+}
+
+impl ClassicTask<'_> {
+    /// Creates or changes the load balancer; its DNS name.
+    pub(crate) fn reconcile(&self, found: Option<LoadBalancer>) -> Result<String> {
+        let Task { cloud, settings, tagging, .. } = self.task;
+        if let Some(found) = &found {
+            self.tags(found)?;
+        }
+        let groups = Groups::list(*cloud, settings)?;
+        let own = self.own_group(&groups)?;
+        let attached = self.attached(own.as_ref());
+        let common = &self.plan.common;
+        let subnets = subnets::choose(*cloud, settings, tagging, &common.subnets, common.internal)?;
+        if let Some(own) = &own {
+            let ports = self.plan.listeners.iter().map(|listener| listener.port);
+            groups::apply(*cloud, &[Change::exactly(own, &groups::of_frontend("tcp", ports, &common.sources))])?;
+        }
+        let balancer = match found {
+            Some(found) => {
+                self.place(&found, &subnets, &attached)?;
+                self.listen(&found)?;
+                found
+            }
+            None => self.create(&subnets, &attached)?,
+        };
+        self.policies(&balancer)?;
+        self.attributes()?;
+        if balancer.health_check.as_ref() != Some(&self.plan.check) {
+            self.write(self.health_check())?;
+        }
+        if !settings.keep_node_rules {
+            groups::apply(*cloud, &self.node_rules(&attached, &groups)?)?;
+        }
+        self.instances(&balancer)?;
+        self.forget_replaced_group(own.as_ref(), &groups)?;
+        Ok(balancer.dns_name)
+    }
+
+    /// Makes the machines of the nodes the backends, and changes nothing else.
+    pub(crate) fn update(&self, found: &LoadBalancer) -> Result<()> {
+        self.tags(found)?;
+        if !self.task.settings.keep_node_rules {
+            let groups = Groups::list(self.task.cloud, self.task.settings)?;
+            let own = groups.named(&deletion::classic_group(self.name)).filter(|_| self.has_own_group());
+            groups::apply(self.task.cloud, &self.node_rules(&self.attached(own), &groups)?)?;
+        }
+        self.instances(found)
+    }
+
+    /// Checks the owner, and adds tags that are missing.
+    fn tags(&self, found: &LoadBalancer) -> Result<()> {
+        let tags = deletion::classic_tags(self.task.cloud, &[self.name])?.into_iter().next().unwrap_or_default().1;
+        self.task.check_owner(self.name, &tags)?;
+        let missing = changed_tags(&self.task.tags(&self.plan.common.tags), &tags);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.write(Call::elb("AddTags").list("LoadBalancerNames", [&found.name]).pairs("Tags", &missing))
+    }
+
+    /// Whether nobody named a group in place of the Service's own one.
+    const fn has_own_group(&self) -> bool {
+        self.plan.common.security_groups.is_empty() && self.task.settings.elb_security_group.is_none()
+    }
+
+    fn of(&self, action: &'static str) -> Call {
+        Call::elb(action).set("LoadBalancerName", self.name)
+    }
+
+    fn write(&self, call: Call) -> Result<()> {
+        send(self.task.cloud, call).map(drop).map_err(Error::from)
+    }
+
+    /// The group that this provider makes; none where the user or the operator named one.
+    fn own_group(&self, groups: &Groups) -> Result<Option<SecurityGroup>> {
+        let Task { cloud, settings, tagging, .. } = self.task;
+        if !self.has_own_group() {
+            return Ok(None);
+        }
+        let name = deletion::classic_group(self.name);
+        let description = format!("Security group for Kubernetes ELB {} ({})", self.name, self.task.key());
+        let tags = tagging.owned(&self.plan.common.tags, None);
+        Owned { name: &name, description: &description, tags: &tags }
+            .ensure(*cloud, settings, tagging, groups)
+            .map(Some)
+    }
+
+    /// All groups of the load balancer; the first one gets rules in the groups of the nodes.
+    fn attached(&self, own: Option<&SecurityGroup>) -> Vec<String> {
+        let named = &self.plan.common.security_groups;
+        let configured = self.task.settings.elb_security_group.iter().filter(|_| named.is_empty());
+        let mut all: Vec<String> = named.iter().chain(configured).cloned().collect();
+        all.extend(own.map(|own| own.id.clone()));
+        all.extend(self.plan.extra_groups.iter().cloned());
+        all
+    }
+
+    fn create(&self, subnets: &[String], groups: &[String]) -> Result<LoadBalancer> {
+        let common = &self.plan.common;
+        let call = with_listeners(self.of("CreateLoadBalancer"), &self.plan.listeners)
+            .set_opt("Scheme", common.internal.then_some("internal"))
+            .list("Subnets", subnets)
+            .list("SecurityGroups", groups)
+            .pairs("Tags", &self.task.tags(&common.tags));
+        let answer = send(self.task.cloud, call).map_err(Error::from)?;
+        let dns_name = answer.read(|root| Ok(root.text_of(&["CreateLoadBalancerResult", "DNSName"]).to_owned()))?;
+        Ok(LoadBalancer {
+            name: self.name.to_owned(),
+            dns_name,
+            scheme: String::new(),
+            subnets: subnets.to_vec(),
+            security_groups: groups.to_vec(),
+            instances: Vec::new(),
+            listeners: self.plan.listeners.iter().map(|listener| (listener.clone(), Vec::new())).collect(),
+            health_check: None,
+            backends: Vec::new(),
+            policies: Vec::new(),
+        })
+    }
+
+    /// Subnets and security groups.
+    fn place(&self, found: &LoadBalancer, subnets: &[String], groups: &[String]) -> Result<()> {
+        let (surplus, missing) = (lacking(&found.subnets, subnets), lacking(subnets, &found.subnets));
+        if !surplus.is_empty() {
+            self.write(self.of("DetachLoadBalancerFromSubnets").list("Subnets", surplus))?;
+        }
+        if !missing.is_empty() {
+            self.write(self.of("AttachLoadBalancerToSubnets").list("Subnets", missing))?;
+        }
+        if !same_set(groups, &found.security_groups) {
+            self.write(self.of("ApplySecurityGroupsToLoadBalancer").list("SecurityGroups", groups))?;
+        }
+        Ok(())
+    }
+
+    fn listen(&self, found: &LoadBalancer) -> Result<()> {
+        let wanted = &self.plan.listeners;
+        let is_there = |listener: &&Listener| found.listeners.iter().any(|(there, _)| same(there, listener));
+        let surplus = found.listeners.iter().filter(|(there, _)| !wanted.iter().any(|listener| same(there, listener)));
+        let surplus: Vec<_> = surplus.map(|(there, _)| there.port).collect();
+        let missing: Vec<_> = wanted.iter().filter(|listener| !is_there(listener)).cloned().collect();
+        if !surplus.is_empty() {
+            self.write(self.of("DeleteLoadBalancerListeners").list("LoadBalancerPorts", surplus))?;
+        }
+        if !missing.is_empty() {
+            self.write(with_listeners(self.of("CreateLoadBalancerListeners"), &missing))?;
+        }
+        Ok(())
+    }
+
+    fn health_check(&self) -> Call {
+        let check = &self.plan.check;
+        self.of("ConfigureHealthCheck")
+            .set("HealthCheck.Target", &check.target)
+            .set("HealthCheck.Interval", check.interval)
+            .set("HealthCheck.Timeout", check.timeout)
+            .set("HealthCheck.UnhealthyThreshold", check.unhealthy_threshold)
+            .set("HealthCheck.HealthyThreshold", check.healthy_threshold)
+    }
+
+    /// AWS answers every attribute; only those with a desired value are compared.
+    fn attributes(&self) -> Result<()> {
+        let answer = send(self.task.cloud, self.of("DescribeLoadBalancerAttributes")).map_err(Error::from)?;
+        let present = answer.read(Attributes::read)?;
+        let wanted = self.plan.attributes.clone();
+        let wanted = Attributes {
+            access_log_interval: wanted.access_log_interval.or(present.access_log_interval),
+            access_log_bucket: wanted.access_log_bucket.or_else(|| present.access_log_bucket.clone()),
+            access_log_prefix: wanted.access_log_prefix.or_else(|| present.access_log_prefix.clone()),
+            draining_timeout: wanted.draining_timeout.or(present.draining_timeout),
+            ..wanted
+        };
+        if wanted == present {
+            return Ok(());
+        }
+        let name = |part: &str| format!("LoadBalancerAttributes.{part}");
+        let call = self
+            .of("ModifyLoadBalancerAttributes")
+            .set(name("CrossZoneLoadBalancing.Enabled"), wanted.cross_zone)
+            .set(name("AccessLog.Enabled"), wanted.access_log)
+            .set_opt(&name("AccessLog.EmitInterval"), wanted.access_log_interval)
+            .set_opt(&name("AccessLog.S3BucketName"), wanted.access_log_bucket)
+            .set_opt(&name("AccessLog.S3BucketPrefix"), wanted.access_log_prefix)
+            .set(name("ConnectionDraining.Enabled"), wanted.draining)
+            .set_opt(&name("ConnectionDraining.Timeout"), wanted.draining_timeout)
+            .set_opt(&name("ConnectionSettings.IdleTimeout"), wanted.idle_timeout);
+        self.write(call)
+    }
+
+    /// Lets the load balancer reach the nodes, and no longer reach groups that nodes have left.
+    fn node_rules(&self, attached: &[String], groups: &Groups) -> Result<Vec<Change>> {
+        let tagging = &self.task.tagging;
+        let wanted = groups.of_nodes(tagging, self.backends)?;
+        let Some(source) = attached.first() else { return Ok(Vec::new()) };
+        let change = |group: &SecurityGroup| {
+            if wanted.contains(group.id.as_str()) {
+                return Some(Change::admit(group, source));
+            }
+            // A configured group is shared: other Services need its rules.
+            let is_shared = Some(source) == self.task.settings.elb_security_group.as_ref();
+            (tagging.has(&group.tags) && !is_shared).then(|| Change::exclude(group, source))
+        };
+        Ok(groups.all.iter().filter_map(change).collect())
+    }
+
+    fn instances(&self, found: &LoadBalancer) -> Result<()> {
+        let wanted: Vec<String> = self.backends.iter().map(|backend| backend.id.clone()).collect();
+        let call = |action: &'static str, ids: Vec<&String>| {
+            let mut call = self.of(action);
+            for (n, id) in (1..).zip(&ids) {
+                let member = call.member("Instances", n);
+                call = call.set(format!("{member}.InstanceId"), id);
+            }
+            (!ids.is_empty()).then_some(call)
+        };
+        let missing = lacking(&wanted, &found.instances);
+        let is_running = |id: &&String| self.backends.iter().any(|backend| backend.is_running && backend.id == **id);
+        let missing = missing.into_iter().filter(is_running).collect();
+        let surplus = lacking(&found.instances, &wanted);
+        let calls =
+            [call("RegisterInstancesWithLoadBalancer", missing), call("DeregisterInstancesFromLoadBalancer", surplus)];
+        send_every(self.task.cloud, calls.into_iter().flatten().collect()).map(drop)
+    }
+
+    /// A group that named groups have replaced is deleted once AWS has detached it.
+    fn forget_replaced_group(&self, own: Option<&SecurityGroup>, groups: &Groups) -> Result<()> {
+        let replaced =
+            groups.named(&deletion::classic_group(self.name)).filter(|group| self.task.tagging.owns(&group.tags));
+        let Some(group) = replaced.filter(|_| own.is_none()) else { return Ok(()) };
+        match groups::delete(self.task.cloud, groups, &[group]) {
+            // The next `ensure` finds the group by its name.
+            Err(Error::RetryAfter(_)) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Sends a call whose effect may be there already.
+    fn write_once(&self, call: Call, there: &[&str]) -> Result<()> {
+        send(self.task.cloud, call).unless(there).map(drop)
+    }
+}
+
+/// AWS answers the certificate of IAM with another spelling.
+fn same(there: &Listener, wanted: &Listener) -> bool {
+    let lower = |listener: &Listener| listener.certificate.as_ref().map(|arn| arn.to_ascii_lowercase());
+    lower(there) == lower(wanted)
+        && Listener { certificate: None, ..there.clone() } == Listener { certificate: None, ..wanted.clone() }
+}
+
+fn with_listeners(mut call: Call, listeners: &[Listener]) -> Call {
+    for (n, listener) in (1..).zip(listeners) {
+        let member = call.member("Listeners", n);
+        call = call
+            .set(format!("{member}.Protocol"), &listener.protocol)
+            .set(format!("{member}.LoadBalancerPort"), listener.port)
+            .set(format!("{member}.InstanceProtocol"), &listener.instance_protocol)
+            .set(format!("{member}.InstancePort"), listener.instance_port)
+            .set_opt(&format!("{member}.SSLCertificateId"), listener.certificate.as_ref());
+    }
+    call
+}

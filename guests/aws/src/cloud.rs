@@ -1,0 +1,174 @@
+//! The APIs over the host's HTTP, and what this provider asks of them. The trait [`Cloud`] allows
+//! tests without AWS.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use skysail_guest_sdk::{
+    Error, Result, cache,
+    http::{Api, send_all_any},
+    paging,
+    xml::{self, Element},
+};
+
+use crate::{
+    call::{Call, Service},
+    fault::Fault,
+    settings::Settings,
+};
+
+/// Longest part of an unexpected answer that an error quotes, in bytes.
+const QUOTED_BYTES_MAX: usize = 120;
+
+/// The media type of a call.
+const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
+
+/// What this provider needs of the world.
+pub(crate) trait Cloud {
+    /// Sends all calls, in parallel; one answer for each, in order.
+    fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Answer, Fault>>;
+    /// A value that an earlier call remembered; none where it is too old or evicted.
+    fn recall(&self, key: &str) -> Option<Value>;
+    /// Keeps a value for later calls.
+    fn remember(&self, key: &str, value: &Value, ttl: Duration);
+}
+
+/// The document of a successful call.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    action: &'static str,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// An answer to a call of this action.
+    pub(crate) const fn new(action: &'static str, body: Vec<u8>) -> Self {
+        Self { action, body }
+    }
+
+    /// Reads the document.
+    ///
+    /// # Errors
+    ///
+    /// `internal` where the answer is no answer to this action.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(Element<'_>) -> Result<T>) -> Result<T> {
+        let what = |reason: &str| {
+            let text = String::from_utf8_lossy(&self.body);
+            let end = text.floor_char_boundary(QUOTED_BYTES_MAX);
+            Error::Internal(format!("{}: {reason}: {:?}", self.action, text.get(..end).unwrap_or_default()))
+        };
+        let document = xml::parse(&self.body).map_err(|error| what(error.message()))?;
+        if document.root().name().strip_suffix("Response") != Some(self.action) {
+            return Err(what("AWS answered with another document"));
+        }
+        read(document.root()).map_err(|error| error.context(self.action))
+    }
+}
+
+/// Sends one call.
+pub(crate) fn send(cloud: &dyn Cloud, call: Call) -> Result<Answer, Fault> {
+    let missing = || Fault::from(Error::Internal("the host returned fewer responses than requests".to_owned()));
+    cloud.send_all(vec![call]).into_iter().next().unwrap_or_else(|| Err(missing()))
+}
+
+/// Sends calls that must all succeed, in parallel.
+///
+/// # Errors
+///
+/// As [`skysail_guest_sdk::http::every`].
+pub(crate) fn send_every(cloud: &dyn Cloud, calls: Vec<Call>) -> Result<Vec<Answer>> {
+    if calls.is_empty() {
+        return Ok(Vec::new());
+    }
+    let answers = cloud.send_all(calls).into_iter();
+    skysail_guest_sdk::http::every(answers.map(|answer| answer.map_err(|fault| fault.error)).collect())
+}
+
+/// All entries of a list in pages. `entries` is the path of one entry.
+pub(crate) fn list<T>(
+    cloud: &dyn Cloud,
+    call: &Call,
+    entries: &[&str],
+    read: fn(Element<'_>) -> Result<T>,
+) -> Result<Vec<T>, Fault> {
+    let mut fault = None;
+    let listed = paging::collect(|cursor| {
+        let page = call.clone().set_opt(cursor_name(call.service), cursor);
+        let answer = send(cloud, page).map_err(|found| {
+            let error = found.error.clone();
+            fault = Some(found);
+            error
+        })?;
+        page_of(&answer, entries, read)
+    });
+    listed.map_err(|error| fault.take().unwrap_or_else(|| Fault::from(error)))
+}
+
+/// The entries of a page, and the cursor of the next one.
+pub(crate) fn page_of<T>(
+    answer: &Answer,
+    entries: &[&str],
+    read: fn(Element<'_>) -> Result<T>,
+) -> Result<(Vec<T>, Option<String>)> {
+    answer.read(|root| {
+        let next = root.text_of(&["nextToken"]);
+        let result = root.children().find(|child| child.name().ends_with("Result"));
+        let marker = result.map(|result| result.text_of(&["NextMarker"])).unwrap_or_default();
+        let next = if next.is_empty() { marker } else { next };
+        let next = (!next.is_empty()).then(|| next.to_owned());
+        Ok((root.all(entries).map(read).collect::<Result<_>>()?, next))
+    })
+}
+
+const fn cursor_name(service: Service) -> &'static str {
+    match service {
+        Service::Ec2 => "NextToken",
+        Service::Elb | Service::ElbV2 => "Marker",
+    }
+}
+
+/// AWS.
+pub(crate) struct Aws<'a> {
+    settings: &'a Settings,
+}
+
+impl<'a> Aws<'a> {
+    /// Makes the client; sends no request.
+    pub(crate) const fn new(settings: &'a Settings) -> Self {
+        Self { settings }
+    }
+
+    fn api(&self, service: Service) -> Api {
+        let endpoint = match service {
+            Service::Ec2 => &self.settings.ec2,
+            Service::Elb => &self.settings.elb,
+            Service::ElbV2 => &self.settings.elb_v2,
+        };
+        Api::new(&endpoint.url).credential(&endpoint.credential)
+    }
+}
+
+impl Cloud for Aws<'_> {
+    fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Answer, Fault>> {
+        let actions: Vec<_> = calls.iter().map(Call::action).collect();
+        // AWS answers in JSON to a request that accepts JSON.
+        let request = |call: &Call| self.api(call.service).post(&[""]).accept("text/xml").body(FORM, call.body());
+        let responses = send_all_any(calls.iter().map(request).collect());
+        let understood = |(action, response): (&'static str, Result<skysail_guest_sdk::http::Response>)| {
+            let response = response.map_err(|error| error.context(action))?;
+            match Fault::of(&response) {
+                Some(Fault { code, error }) => Err(Fault { code, error: error.context(action) }),
+                None => Ok(Answer::new(action, response.body)),
+            }
+        };
+        actions.into_iter().zip(responses).map(understood).collect()
+    }
+
+    fn recall(&self, key: &str) -> Option<Value> {
+        cache::get(key)
+    }
+
+    fn remember(&self, key: &str, value: &Value, ttl: Duration) {
+        cache::set(key, value, ttl);
+    }
+}

@@ -1,0 +1,225 @@
+//! What an error of AWS means. The only place that knows the reactions to its codes.
+
+use std::time::Duration;
+
+use skysail_guest_sdk::{Error, Result, http::Response, xml};
+
+/// Longest part of a message of AWS that is repeated, in bytes: the list of 500 machines that do
+/// not exist is longer than what people read.
+const SAID_BYTES_MAX: usize = 300;
+
+/// A failed call: the code of AWS, for those who expect one, and the reaction for everybody else.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fault {
+    /// Empty where AWS did not answer with an error document.
+    pub(crate) code: String,
+    pub(crate) error: Error,
+}
+
+impl Fault {
+    /// Whether AWS answered with one of the codes.
+    pub(crate) fn is(&self, codes: &[&str]) -> bool {
+        codes.contains(&self.code.as_str())
+    }
+
+    /// The fault of a response, if it is one.
+    pub(crate) fn of(response: &Response) -> Option<Self> {
+        let failed = response.status >= 300;
+        let Ok(document) = xml::parse(&response.body) else {
+            return failed.then(|| Self::without_document(response));
+        };
+        // <Response><Errors><Error> of EC2, <ErrorResponse><Error> of the others.
+        let is_error = matches!(document.root().name(), "Response" | "ErrorResponse");
+        let Some(error) = document.root().descendant("Error").filter(|_| is_error || failed) else {
+            return failed.then(|| Self::without_document(response));
+        };
+        let (code, said) = (error.text_of(&["Code"]), error.text_of(&["Message"]));
+        let message = response.message(&format!("{code}: {}", cut(said)));
+        Some(Self { code: code.to_owned(), error: meaning(code, response.retry_after(), response.status, message) })
+    }
+
+    /// A proxy or a gateway answered.
+    fn without_document(response: &Response) -> Self {
+        let message = response.message(&cut(&String::from_utf8_lossy(&response.body)));
+        let error = match response.status {
+            429 | 503 if response.retry_after().is_some() => {
+                Error::retry_after(response.retry_after().unwrap_or_default(), message)
+            }
+            429 => Error::retry_after(Duration::ZERO, message),
+            401 | 403 => Error::Denied(message),
+            408 | 500..=599 => Error::Unavailable(message),
+            _ => Error::Internal(message),
+        };
+        Self { code: String::new(), error }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        fault.error
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self { code: String::new(), error }
+    }
+}
+
+/// Codes that are an answer to the caller.
+pub(crate) trait Expected<T> {
+    /// None instead of a fault with one of these codes.
+    fn unless(self, codes: &[&str]) -> Result<Option<T>>;
+}
+
+impl<T> Expected<T> for Result<T, Fault> {
+    fn unless(self, codes: &[&str]) -> Result<Option<T>> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(fault) if fault.is(codes) => Ok(None),
+            Err(fault) => Err(fault.error),
+        }
+    }
+}
+
+const DENIED: [&str; 17] = [
+    "AuthFailure",
+    "UnauthorizedOperation",
+    "AccessDenied",
+    "AccessDeniedException",
+    "SignatureDoesNotMatch",
+    "InvalidSignatureException",
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+    "NotAuthorized",
+    "OptInRequired",
+    "Blocked",
+    "PendingVerification",
+    "MissingAuthenticationToken",
+    "IncompleteSignature",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "RequestExpired",
+];
+
+const THROTTLED: [&str; 8] = [
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "EC2ThrottledException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "TooManyRequestsException",
+    "PriorRequestNotComplete",
+];
+
+/// Another client, or an earlier call of this one, is at work on the resource.
+const BUSY: [&str; 9] = [
+    "DependencyViolation",
+    "ResourceInUse",
+    "IncorrectState",
+    "IncorrectInstanceState",
+    "InvalidGroup.InUse",
+    "InvalidGroup.Duplicate",
+    "InvalidPermission.Duplicate",
+    "RouteAlreadyExists",
+    "OperationNotPermittedException",
+];
+
+/// The machine of a node does not run, or has just been terminated.
+const NOT_NOW: [&str; 3] = ["InvalidTarget", "InvalidInstance", "InvalidEndPoint"];
+
+/// The user names these resources in annotations.
+const NAMED_BY_USERS: [&str; 8] = [
+    "CertificateNotFound",
+    "AllocationIdNotFound",
+    "InvalidAllocationID.NotFound",
+    "InvalidSubnetID.NotFound",
+    "SubnetNotFound",
+    "InvalidSecurityGroup",
+    "SSLPolicyNotFound",
+    "PolicyTypeNotFound",
+];
+
+/// The reaction to a code. No code is `not-found`: the contract's `not-found` is about the machine
+/// or the load balancer that was asked for, and only the caller knows whether this is it.
+fn meaning(code: &str, wait: Option<Duration>, status: u16, message: String) -> Error {
+    let has = |part: &str| code.contains(part);
+    if THROTTLED.contains(&code) {
+        return Error::retry_after(wait.unwrap_or_default(), message);
+    }
+    if DENIED.contains(&code) {
+        return Error::Denied(message);
+    }
+    if has("LimitExceeded") || has("QuotaExceeded") || code.starts_with("TooMany") || code.starts_with("Insufficient") {
+        return Error::Exhausted(message);
+    }
+    if BUSY.contains(&code) {
+        return Error::retry_after(wait.unwrap_or_default(), message);
+    }
+    if NAMED_BY_USERS.contains(&code) {
+        return Error::Invalid(message);
+    }
+    // AWS shows a new resource to other calls after some seconds, and a machine that stopped is no
+    // valid target until it runs.
+    let not_shown_yet = has("NotFound") || code.starts_with("Duplicate") || NOT_NOW.contains(&code);
+    let broken = status >= 500 || has("Internal") || has("Unavailable") || code == "RequestTimeout";
+    if not_shown_yet || broken {
+        return Error::Unavailable(message);
+    }
+    if code.is_empty() { Error::Internal(message) } else { Error::Invalid(message) }
+}
+
+fn cut(text: &str) -> String {
+    let text = text.trim();
+    let end = text.floor_char_boundary(SAID_BYTES_MAX);
+    format!("{}{}", text.get(..end).unwrap_or_default(), if end < text.len() { "…" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use skysail_guest_sdk::{Error, Retry};
+
+    use super::{cut, meaning};
+
+    fn reaction(code: &str) -> Error {
+        meaning(code, None, 400, String::new())
+    }
+
+    #[test]
+    fn each_code_has_one_reaction() {
+        for code in ["AuthFailure", "UnauthorizedOperation", "AccessDenied", "SignatureDoesNotMatch"] {
+            assert!(matches!(reaction(code), Error::Denied(_)), "{code}");
+        }
+        for code in ["RulesPerSecurityGroupLimitExceeded", "TooManyLoadBalancers", "InsufficientFreeAddressesInSubnet"]
+        {
+            assert!(matches!(reaction(code), Error::Exhausted(_)), "{code}");
+        }
+        for code in ["Throttling", "RequestLimitExceeded", "DependencyViolation", "ResourceInUse"] {
+            assert!(matches!(reaction(code), Error::RetryAfter(_)), "{code}");
+        }
+        for code in ["InternalError", "ServiceUnavailable", "InvalidGroup.NotFound", "InvalidTarget"] {
+            assert!(matches!(reaction(code), Error::Unavailable(_)), "{code}");
+        }
+        for code in ["ValidationError", "InvalidParameterValue", "CertificateNotFound", "InvalidConfigurationRequest"] {
+            assert!(matches!(reaction(code), Error::Invalid(_)), "{code}");
+        }
+        assert!(matches!(meaning("", None, 400, String::new()), Error::Internal(_)));
+    }
+
+    /// `RequestLimitExceeded` looks like a quota and is a rate.
+    #[test]
+    fn the_wait_that_aws_asks_for_is_kept() {
+        let error = meaning("RequestLimitExceeded", Some(Duration::from_secs(3)), 503, "busy".to_owned());
+        assert_eq!(error, Error::RetryAfter(Retry { after_ms: 3_000, message: "busy".to_owned() }));
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_two_characters() {
+        assert_eq!(cut(" short "), "short");
+        let long = "é".repeat(400);
+        assert_eq!(cut(&long).chars().count(), 151);
+    }
+}

@@ -1,0 +1,396 @@
+//! Common code of the tests: a Service, nodes, and an OpenStack in memory with the observed rules
+//! of the 2026.2 release: Octavia 19 with the drivers amphora and ovn, Neutron 29, Nova 34.
+
+mod octavia;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use skysail_guest_sdk::{AddressKind, Error, Node, NodeAddress, NodeSet, Protocol, Result, Service, ServicePort};
+
+use crate::{
+    client::{Call, Cloud},
+    features::Features,
+    settings::{self, Api, Settings},
+};
+
+/// The cloud-config of most tests.
+pub(crate) const CONFIG: &str = "[Global]\nauth-url = http://keystone\nregion = RegionOne\n[LoadBalancer]\n";
+
+pub(crate) const CLUSTER: &str = "prod";
+
+/// The floating network of [`Fake::new`].
+pub(crate) const PUBLIC: &str = "net-public";
+
+/// The subnet of the nodes of [`nodes`].
+pub(crate) const NODES_SUBNET: &str = "subnet-nodes";
+
+pub(crate) fn settings(more: &str) -> Settings {
+    settings::parse(&format!("{CONFIG}{more}")).config().unwrap()
+}
+
+/// The features of the newest Octavia with this driver.
+pub(crate) fn features(driver: &str) -> Features {
+    Features::of("v2.27".parse().unwrap(), driver).unwrap()
+}
+
+/// A Service `default/web` with these ports: protocol, port, node port.
+pub(crate) fn service(ports: &[(Protocol, u16, u16)]) -> Service {
+    let port = |&(protocol, port, node_port): &(Protocol, u16, u16)| ServicePort {
+        name: String::new(),
+        protocol,
+        app_protocol: None,
+        port,
+        node_port,
+        target_port: port.to_string(),
+        extra: Vec::new(),
+    };
+    Service {
+        ports: ports.iter().map(port).collect(),
+        ..Service::new("default", "web", "0a1b2c3d-4e5f-6789-abcd-ef0123456789")
+    }
+}
+
+/// A Service with one port.
+pub(crate) fn web() -> Service {
+    service(&[(Protocol::Tcp, 80, 30_080)])
+}
+
+/// The same with annotations.
+pub(crate) fn annotated(annotations: &[(&str, &str)]) -> Service {
+    let annotations = annotations.iter().map(|(key, value)| {
+        let prefix = if key.contains('/') { "" } else { crate::plan::ANNOTATIONS };
+        (format!("{prefix}{key}"), (*value).to_owned())
+    });
+    Service { annotations: annotations.collect(), ..web() }
+}
+
+/// Nodes `node-0` … with the servers and ports of [`Fake::new`].
+pub(crate) fn nodes(count: usize) -> NodeSet {
+    let node = |n| Node {
+        provider_id: Some(format!("openstack:///server-{n}")),
+        addresses: vec![NodeAddress::new(AddressKind::InternalIp, address_of(n))],
+        labels: vec![("pool".to_owned(), if n % 2 == 0 { "even" } else { "odd" }.to_owned())],
+        ..Node::new(&format!("node-{n}"))
+    };
+    NodeSet::of((0..count).map(node).collect())
+}
+
+/// Address of server and node N.
+fn address_of(n: usize) -> String {
+    format!("10.6.{}.{}", n / 200, n % 200 + 10)
+}
+
+type Objects = BTreeMap<(Api, String), Vec<Value>>;
+
+/// An OpenStack in memory.
+pub(crate) struct Fake {
+    objects: RefCell<Objects>,
+    ids: Cell<u32>,
+    /// Method and path of every write that the cloud carried out.
+    writes: RefCell<Vec<String>>,
+    reads: Cell<usize>,
+    /// The number of writes after which the provider dies: the last one is carried out, and its
+    /// response is lost.
+    crash_after: Cell<Option<usize>>,
+    dead: Cell<bool>,
+    /// How often a load balancer is read until a change is done.
+    pub(crate) pending_reads: Cell<u32>,
+    /// A collection that has no room left.
+    pub(crate) full: Cell<&'static str>,
+    /// Entries of one page.
+    pub(crate) page: Cell<usize>,
+}
+
+impl Fake {
+    /// Three servers with a port each in a subnet, a router, and a public network.
+    pub(crate) fn new() -> Self {
+        let fake = Self {
+            objects: RefCell::default(),
+            ids: Cell::new(0),
+            writes: RefCell::default(),
+            reads: Cell::new(0),
+            crash_after: Cell::new(None),
+            dead: Cell::new(false),
+            pending_reads: Cell::new(0),
+            full: Cell::new(""),
+            page: Cell::new(usize::MAX),
+        };
+        for n in 0..3 {
+            fake.add_server(n);
+        }
+        fake.put(
+            Api::Network,
+            "networks",
+            json!({"id": PUBLIC, "name": "public", "router:external": true,
+            "subnets": ["subnet-public", "subnet-public-2"]}),
+        );
+        for (id, name, tag) in [("subnet-public", "public-1", "a"), ("subnet-public-2", "public-2", "b")] {
+            let subnet = json!({"id": id, "name": name, "network_id": PUBLIC, "cidr": "203.0.113.0/24", "tags": [tag]});
+            fake.put(Api::Network, "subnets", subnet);
+        }
+        let subnet = json!({"id": NODES_SUBNET, "name": "nodes", "network_id": "net-nodes", "cidr": "10.6.0.0/24"});
+        fake.put(Api::Network, "subnets", subnet);
+        fake.put(Api::Network, "routers", json!({"id": "router", "routes": [], "revision_number": 1}));
+        let port = json!({"id": "port-router", "device_id": "router", "network_id": "net-nodes", "fixed_ips": []});
+        fake.put(Api::Network, "ports", port);
+        fake
+    }
+
+    /// Server `node-N` with its port.
+    pub(crate) fn add_server(&self, n: usize) {
+        let address = address_of(n);
+        let server = json!({
+            "id": format!("server-{n}"), "name": format!("node-{n}"), "status": "ACTIVE", "tenant_id": "project",
+            "flavor": {"original_name": "m1.large"}, "OS-EXT-AZ:availability_zone": "nova", "accessIPv4": "",
+            "metadata": {}, "addresses": {"k8s": [{"addr": address, "OS-EXT-IPS:type": "fixed"}]},
+        });
+        self.put(Api::Compute, "servers", server);
+        let port = json!({
+            "id": format!("port-{n}"), "device_id": format!("server-{n}"), "project_id": "project",
+            "network_id": "net-nodes", "status": "ACTIVE", "security_groups": ["default"],
+            "fixed_ips": [{"subnet_id": NODES_SUBNET, "ip_address": address}],
+            "allowed_address_pairs": [], "port_security_enabled": true, "revision_number": 1,
+        });
+        self.put(Api::Network, "ports", port);
+    }
+
+    /// Puts an object into a collection.
+    pub(crate) fn put(&self, api: Api, collection: &str, object: Value) {
+        self.objects.borrow_mut().entry((api, collection.to_owned())).or_default().push(object);
+    }
+
+    /// All objects of a collection.
+    pub(crate) fn all(&self, api: Api, collection: &str) -> Vec<Value> {
+        self.objects.borrow().get(&(api, collection.to_owned())).cloned().unwrap_or_default()
+    }
+
+    /// One field of all objects of a collection.
+    pub(crate) fn column(&self, api: Api, collection: &str, field: &str) -> Vec<Value> {
+        self.all(api, collection).into_iter().map(|object| object[field].clone()).collect()
+    }
+
+    /// Changes an object.
+    pub(crate) fn edit(&self, api: Api, collection: &str, id: &str, change: impl FnOnce(&mut Value)) {
+        let mut objects = self.objects.borrow_mut();
+        let all = objects.entry((api, collection.to_owned())).or_default();
+        change(all.iter_mut().find(|object| object["id"] == id).expect("the object is there"));
+    }
+
+    pub(crate) fn remove(&self, api: Api, collection: &str, is: impl Fn(&Value) -> bool) -> usize {
+        let mut objects = self.objects.borrow_mut();
+        let all = objects.entry((api, collection.to_owned())).or_default();
+        let before = all.len();
+        all.retain(|object| !is(object));
+        before - all.len()
+    }
+
+    /// The writes since the last call of this function.
+    pub(crate) fn written(&self) -> Vec<String> {
+        self.writes.take()
+    }
+
+    /// The requests since the last call of this function that changed nothing.
+    pub(crate) fn read(&self) -> usize {
+        self.reads.take()
+    }
+
+    /// Lets the provider die after this many writes.
+    pub(crate) fn crash_after(&self, writes: usize) {
+        self.crash_after.set(Some(writes));
+    }
+
+    /// Whether the provider died; it lives again.
+    pub(crate) fn revive(&self) -> bool {
+        self.crash_after.set(None);
+        self.dead.replace(false)
+    }
+
+    fn new_id(&self, kind: &str) -> String {
+        self.ids.set(self.ids.get() + 1);
+        format!("{kind}-{:04}", self.ids.get())
+    }
+
+    fn answer(&self, call: &Call) -> Result<Value> {
+        if self.dead.get() {
+            return Err(Error::Unavailable("the provider is dead".to_owned()));
+        }
+        if call.method == "GET" {
+            self.reads.set(self.reads.get() + 1);
+            return self.carry_out(call);
+        }
+        let answer = self.carry_out(call)?;
+        self.writes.borrow_mut().push(format!("{} {}", call.method, call.path.join("/")));
+        if let Some(left) = self.crash_after.get() {
+            self.crash_after.set(Some(left.saturating_sub(1)));
+            if left <= 1 {
+                self.dead.set(true);
+                return Err(Error::Unavailable("the response was lost".to_owned()));
+            }
+        }
+        Ok(answer)
+    }
+
+    fn carry_out(&self, call: &Call) -> Result<Value> {
+        let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
+        match (call.api, call.method, path.as_slice()) {
+            (Api::LoadBalancer, ..) => self.octavia(call, &path),
+            (Api::Compute, "GET", ["servers", "detail"]) => Ok(self.list(call, "servers")),
+            (Api::Network, "PUT", ["routers", id, action]) => self.change_routes(call, id, action),
+            (_, "GET", [collection]) => Ok(self.list(call, collection)),
+            (_, "GET", [collection, id]) => self.get(call.api, collection, id),
+            (Api::Network, "POST", [collection]) => self.create(call, collection),
+            (Api::Network, "PUT", [collection, id]) => self.update(call, collection, id),
+            (Api::Network, "DELETE", [collection, id]) => self.delete(collection, id),
+            _ => panic!("the fake has no {} {path:?}", call.method),
+        }
+    }
+
+    fn get(&self, api: Api, collection: &str, id: &str) -> Result<Value> {
+        let found = self.all(api, collection).into_iter().find(|object| object["id"] == id);
+        let found = found.ok_or_else(|| Error::NotFound(format!("{collection} {id} could not be found")))?;
+        Ok(json!({singular(collection): found}))
+    }
+
+    /// A page of the entries that match the query.
+    fn list(&self, call: &Call, collection: &str) -> Value {
+        let mut all: Vec<Value> =
+            self.all(call.api, collection).into_iter().filter(|object| is_asked_for(call, object)).collect();
+        all.sort_by_key(|object| object["id"].to_string());
+        let marker = call.query.iter().find(|(key, _)| *key == "marker").map(|(_, marker)| marker.as_str());
+        let begin = marker.map_or(0, |marker| 1 + all.iter().position(|object| object["id"] == marker).unwrap());
+        let page: Vec<Value> = all.iter().skip(begin).take(self.page.get()).cloned().collect();
+        let more = begin + page.len() < all.len();
+        let key = collection.replace('-', "_");
+        let mut answer = json!({key.clone(): page});
+        if more {
+            answer[format!("{key}_links")] = json!([{"rel": "next", "href": "https://elsewhere.example.com/"}]);
+        }
+        answer
+    }
+
+    fn create(&self, call: &Call, collection: &str) -> Result<Value> {
+        let key = singular(collection);
+        let mut object = call.body.as_ref().expect("a POST has a body")[&key].clone();
+        if self.full.get() == collection {
+            return Err(Error::Exhausted(format!("Quota exceeded for resources: ['{key}']")));
+        }
+        object["id"] = json!(self.new_id(&key));
+        match collection {
+            "floatingips" => {
+                if object["floating_ip_address"].is_null() {
+                    object["floating_ip_address"] = json!(format!("203.0.113.{}", 100 + self.ids.get() % 100));
+                }
+                if self.full.get() == object["subnet_id"].as_str().unwrap_or("none") {
+                    return Err(Error::Exhausted("No more IP addresses available on network".to_owned()));
+                }
+            }
+            "security-groups" => object["security_group_rules"] = json!([]),
+            "security-group-rules" => {
+                let group = object["security_group_id"].as_str().unwrap().to_owned();
+                let rule = object.clone();
+                self.edit(Api::Network, "security-groups", &group, |group| {
+                    group["security_group_rules"].as_array_mut().unwrap().push(rule);
+                });
+            }
+            _ => {}
+        }
+        self.put(Api::Network, collection, object.clone());
+        Ok(json!({key: object}))
+    }
+
+    fn update(&self, call: &Call, collection: &str, id: &str) -> Result<Value> {
+        let key = singular(collection);
+        let Value::Object(found) = self.get(Api::Network, collection, id)? else { unreachable!() };
+        let present = found[&key]["revision_number"].as_u64();
+        if call.revision.is_some() && call.revision != present {
+            return Err(Error::retry_after(Duration::from_secs(1), "RevisionNumberConstraintFailed"));
+        }
+        let changes = call.body.as_ref().expect("a PUT has a body")[&key].clone();
+        self.edit(Api::Network, collection, id, |object| {
+            merge(object, &changes);
+            if let Some(revision) = present {
+                object["revision_number"] = json!(revision + 1);
+            }
+        });
+        self.get(Api::Network, collection, id)
+    }
+
+    fn delete(&self, collection: &str, id: &str) -> Result<Value> {
+        self.get(Api::Network, collection, id)?;
+        if collection == "security-groups" {
+            let used = |port: &Value| port["security_groups"].as_array().is_some_and(|all| all.contains(&json!(id)));
+            if self.all(Api::Network, "ports").iter().any(used) {
+                return Err(Error::retry_after(Duration::from_secs(1), "SecurityGroupInUse"));
+            }
+        }
+        if collection == "security-group-rules" {
+            let mut objects = self.objects.borrow_mut();
+            for group in objects.entry((Api::Network, "security-groups".to_owned())).or_default() {
+                group["security_group_rules"].as_array_mut().unwrap().retain(|rule| rule["id"] != id);
+            }
+        }
+        self.remove(Api::Network, "security-group-rules", |rule| rule["security_group_id"] == id);
+        self.remove(Api::Network, collection, |object| object["id"] == id);
+        Ok(Value::Null)
+    }
+
+    fn change_routes(&self, call: &Call, id: &str, action: &str) -> Result<Value> {
+        let routes = call.body.as_ref().unwrap()["router"]["routes"].as_array().unwrap().clone();
+        if routes.iter().any(|route| !route["nexthop"].as_str().unwrap().starts_with("10.6.0.")) {
+            return Err(Error::Invalid("InvalidRoutes: the nexthop is not connected with router".to_owned()));
+        }
+        self.edit(Api::Network, "routers", id, |router| {
+            let present = router["routes"].as_array_mut().unwrap();
+            present.retain(|route| !routes.contains(route));
+            if action == "add_extraroutes" {
+                present.extend(routes);
+            }
+        });
+        self.get(Api::Network, "routers", id)
+    }
+}
+
+impl Cloud for Fake {
+    fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Vec<u8>>> {
+        let answers = calls.iter().map(|call| self.answer(call));
+        answers.map(|answer| answer.map(|answer| serde_json::to_vec(&answer).unwrap())).collect()
+    }
+}
+
+fn singular(collection: &str) -> String {
+    collection.strip_suffix('s').unwrap_or(collection).replace('-', "_")
+}
+
+fn merge(object: &mut Value, changes: &Value) {
+    for (key, value) in changes.as_object().expect("changes are an object") {
+        object[key] = value.clone();
+    }
+}
+
+/// Whether an object matches every parameter of a query; a repeated parameter asks for one of its
+/// values.
+fn is_asked_for(call: &Call, object: &Value) -> bool {
+    let keys = call.query.iter().map(|(key, _)| *key);
+    keys.filter(|key| !["fields", "limit", "marker"].contains(key)).all(|key| {
+        let values = || call.query.iter().filter(|(other, _)| *other == key).map(|(_, value)| value.as_str());
+        let contains = |list: &Value, value: &str| list.as_array().is_some_and(|list| list.contains(&json!(value)));
+        match key {
+            "tags" | "tags-any" => values().any(|tags| tags.split(',').any(|tag| contains(&object["tags"], tag))),
+            "security_groups" => values().any(|group| contains(&object[key], group)),
+            "fixed_ips" => values().any(|wanted| {
+                let (field, value) = wanted.split_once('=').unwrap();
+                object[key].as_array().is_some_and(|all| all.iter().any(|fixed| fixed[field] == value))
+            }),
+            "name" if call.api == Api::Compute => {
+                values().any(|name| object[key] == name.trim_matches(['^', '$']).replace("[.]", "."))
+            }
+            "router:external" => object[key] == true,
+            _ => values().any(|value| object[key] == value),
+        }
+    })
+}

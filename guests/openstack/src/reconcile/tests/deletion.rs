@@ -1,0 +1,108 @@
+//! Deletion and the inventory: everything of the Service, and nothing of others.
+
+use super::{
+    super::{delete_owned, list_owned},
+    *,
+};
+
+fn other() -> Service {
+    Service { name: "other".to_owned(), uid: "other".to_owned(), ..service(&[(Protocol::Tcp, 81, 30_081)]) }
+}
+
+#[test]
+fn deleting_leaves_nothing_of_this_service_and_everything_of_others() {
+    for config in ["", "cascade-delete = false\n", "manage-security-groups = true\n"] {
+        let world = World::new(config);
+        world.ensure(&other(), &nodes(2)).unwrap();
+        let before = world.contents();
+        world.ensure(&everything(), &nodes(2)).unwrap();
+        world.delete(&everything()).unwrap();
+        world.delete(&everything()).unwrap();
+        assert_eq!(world.contents(), before, "{config}");
+    }
+}
+
+#[test]
+fn deleting_what_was_never_created_is_ok_and_writes_nothing() {
+    let world = World::new("");
+    world.delete(&web()).unwrap();
+    assert_eq!(world.cloud.written(), [""; 0]);
+}
+
+#[test]
+fn the_same_service_of_another_cluster_is_another_service() {
+    let world = World::new("");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    world.cloud.written();
+    again(|| world.of("test", &web()).ensure_deleted()).unwrap();
+    assert!(world.of("test", &web()).get().unwrap().is_none());
+    assert_eq!(world.cloud.written(), [""; 0]);
+}
+
+#[test]
+fn a_deletion_that_the_cloud_is_making_is_waited_for() {
+    let world = World::new("");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    world.cloud.pending_reads.set(4);
+    let first = world.task(&web()).ensure_deleted().unwrap_err();
+    assert!(matches!(&first, Error::RetryAfter(retry) if retry.after_ms == 2_000), "{first:?}");
+    world.delete(&web()).unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[test]
+fn a_broken_load_balancer_can_be_deleted() {
+    let world = World::new("");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    let id = world.column("loadbalancers", "id").remove(0);
+    world.cloud.edit(LB, "loadbalancers", id.as_str().unwrap(), |lb| lb["provisioning_status"] = json!("ERROR"));
+    world.delete(&web()).unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[test]
+fn an_annotation_that_cannot_be_read_does_not_keep_a_service_and_keeps_the_address() {
+    let world = World::new("");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    world
+        .delete(&annotated(&[("keep-floatingip", "ja"), ("connection-limit", "x"), ("load-balancer-id", "a b")]))
+        .unwrap();
+    assert_eq!(world.cloud.all(LB, "loadbalancers").len(), 0);
+    assert_eq!(world.cloud.all(Api::Network, "floatingips").len(), 1);
+}
+
+#[test]
+fn the_inventory_lists_and_deletes_this_cluster_only() {
+    let world = World::new("manage-security-groups = true\n");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    let twin = Service { uid: "twin".to_owned(), ..web() };
+    again(|| world.of("prod_b", &twin).ensure(&nodes(1))).unwrap();
+    let owned = list_owned(&world.cloud, CLUSTER).unwrap();
+    let names: Vec<_> = owned.iter().map(|owned| owned.name.as_str()).collect();
+    assert_eq!(names, ["kube_service_prod_default_web"]);
+    let unknown = Service::new("", "", "");
+    let denied = delete_owned(&world.of("test", &unknown), names[0]);
+    assert!(matches!(denied, Err(Error::Denied(_))), "{denied:?}");
+    for _ in 0..2 {
+        again(|| delete_owned(&world.task(&unknown), names[0])).unwrap();
+    }
+    assert_eq!(world.column("loadbalancers", "name"), ["kube_service_prod_b_default_web"]);
+    let groups = world.cloud.column(Api::Network, "security-groups", "description");
+    assert_eq!(groups, ["Security Group for default/web Service LoadBalancer in cluster prod_b"]);
+}
+
+#[test]
+fn a_share_is_an_entry_of_the_inventory_and_is_deleted_alone() {
+    let world = World::new("");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    let id = world.column("loadbalancers", "id").remove(0);
+    let key = format!("{}load-balancer-id", crate::plan::ANNOTATIONS);
+    let guest = Service { annotations: vec![(key, id.as_str().unwrap().to_owned())], ..other() };
+    world.ensure(&guest, &nodes(1)).unwrap();
+    let owned = list_owned(&world.cloud, CLUSTER).unwrap();
+    assert_eq!(owned.len(), 2);
+    let unknown = Service::new("", "", "");
+    again(|| delete_owned(&world.task(&unknown), "kube_service_prod_default_web")).unwrap();
+    assert_eq!(world.column("listeners", "protocol_port"), [json!(81)]);
+    assert_eq!(list_owned(&world.cloud, CLUSTER).unwrap().len(), 1);
+}
