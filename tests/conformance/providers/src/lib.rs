@@ -8,6 +8,7 @@
 pub mod cloud;
 pub mod clouds;
 pub mod component;
+pub mod hetzner_cloud;
 pub mod leaks;
 pub mod proxy;
 pub mod suite;
