@@ -155,7 +155,8 @@ port = 8443
 user = "ADM\\ccm"
 password = "first-secret"
 datacenters = DC0
-[VirtualCenter "10.0.0.2"]
+[VirtualCenter "tenant"]
+server = 10.0.0.2
 password = second-secret
 user = ccm@vsphere.local
 port = 443
@@ -176,7 +177,8 @@ port = 8443
 credential = "cloud-1"
 # password: in the credential "cloud-1"
 datacenters = DC0
-[VirtualCenter "10.0.0.2"]
+[VirtualCenter "tenant"]
+server = 10.0.0.2
 # password: in the credential "cloud-2"
 credential = "cloud-2"
 port = 443

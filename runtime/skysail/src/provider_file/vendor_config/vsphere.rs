@@ -49,6 +49,8 @@ pub(super) fn take_apart(text: &str, beside: &Beside) -> Result<Parts, String> {
             return Err(format!("vCenter {host} has no user of its own; write user and password in its section"));
         }
         let port = value(&ini, section, "port").unwrap_or_else(|| port.clone());
+        // The name of a section may be a tenant's, beside which `server` names the host.
+        let host = &value(&ini, section, "server").unwrap_or_else(|| host.clone());
         let host = if host.contains(':') { format!("[{}]", host.trim_matches(['[', ']'])) } else { host.clone() };
         let url = format!("https://{host}:{port}");
         let password = parts.keep(&format!("{name}.password"), password);
