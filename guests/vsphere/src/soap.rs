@@ -1,0 +1,184 @@
+//! SOAP 1.1 as vCenter Server speaks it: the envelope of a request, and the meaning of a fault.
+
+use skysail_guest_sdk::{
+    Error, Result,
+    http::{Api, Request, Response},
+    xml::reader::Reader,
+};
+
+/// The version of the API whose types this provider reads: vCenter Server answers in the version
+/// that the client names, and in that of 2009 if the client names none.
+const ACTION: &str = "urn:vim25/6.5";
+
+/// Longest part of a fault's text that is quoted, in bytes.
+const TEXT_BYTES_MAX: usize = 300;
+
+/// The endpoint of one vCenter.
+#[derive(Debug)]
+pub(crate) struct Soap {
+    api: Api,
+}
+
+/// A fault, of a request or of one property.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The type: `NoPermission`.
+    pub(crate) kind: String,
+    /// What vCenter says to people; often empty.
+    pub(crate) text: String,
+    /// The privilege that the account lacks.
+    pub(crate) privilege: String,
+}
+
+impl Soap {
+    /// Makes the client; sends no request.
+    pub(crate) fn new(origin: &str, credential: &str) -> Self {
+        Self { api: Api::new(origin).credential(credential).judged_by(judge) }
+    }
+
+    /// A request with this body: the element of the method.
+    pub(crate) fn request(&self, body: &str) -> Request {
+        let envelope = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
+             <soapenv:Envelope xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" \
+             xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\"><soapenv:Body>{body}</soapenv:Body></soapenv:Envelope>"
+        );
+        let request = self.api.post(&["sdk"]).header("soapaction", ACTION);
+        request.body("text/xml; charset=utf-8", envelope.into_bytes())
+    }
+
+    /// Calls a method.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Fault::error`] and of the transport.
+    pub(crate) fn call(&self, body: &str) -> Result<Response> {
+        self.request(body).send()
+    }
+}
+
+/// The answer of a method, up to the element of the method's response.
+///
+/// # Errors
+///
+/// `internal` for a body that is no envelope.
+pub(crate) fn answer(body: &[u8]) -> Result<Reader<'_>> {
+    let mut reader = Reader::new(body)?;
+    if reader.enter(&["Envelope", "Body"])? && reader.child()?.is_some_and(|start| start.name.ends_with("Response")) {
+        return Ok(reader);
+    }
+    Err(Error::Internal("unexpected XML: neither the response of a method nor a fault".to_owned()))
+}
+
+/// A fault has the status 500.
+fn judge(response: &Response) -> Option<Error> {
+    let fault = (response.status == 500).then(|| fault(&response.body).ok().flatten())??;
+    let said = fault.to_string();
+    Some(fault.error(response.message(&said)))
+}
+
+fn fault(body: &[u8]) -> Result<Option<Fault>> {
+    let mut reader = Reader::new(body)?;
+    if !reader.enter(&["Envelope", "Body", "Fault"])? {
+        return Ok(None);
+    }
+    let mut fault = Fault::default();
+    while let Some(start) = reader.child()? {
+        match start.name {
+            "faultstring" => fault.text = cut(&reader.text()?),
+            "detail" => {
+                while let Some(detail) = reader.child()? {
+                    let kind = detail.prefixed_attribute("type");
+                    let kind = kind.as_deref().unwrap_or_else(|| detail.name.trim_end_matches("Fault"));
+                    fault.read(kind, &mut reader)?;
+                }
+            }
+            _ => reader.skip()?,
+        }
+    }
+    Ok(Some(fault))
+}
+
+impl Fault {
+    /// Reads the element of a fault, whose start was read.
+    pub(crate) fn read(&mut self, kind: &str, reader: &mut Reader<'_>) -> Result<()> {
+        kind.rsplit(':').next().unwrap_or_default().clone_into(&mut self.kind);
+        while let Some(start) = reader.child()? {
+            match start.name {
+                "privilegeId" => self.privilege = cut(&reader.text()?),
+                _ => reader.skip()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The host's reaction to this fault. None means that a machine does not exist: an object that
+    /// a request names may be a folder or a datacenter.
+    pub(crate) fn error(&self, message: String) -> Error {
+        match self.kind.as_str() {
+            // The host has logged in again and repeated the request once.
+            "NotAuthenticated" => Error::Denied(format!("{message}; check the account of the credential")),
+            "NoPermission" => Error::Denied(format!(
+                "{message}; give the account the role Read-only on the nodes' datacenters, with its children"
+            )),
+            "InvalidLogin" | "InvalidLocale" | "PasswordExpired" | "RestrictedVersion" => Error::Denied(message),
+            "InvalidArgument" | "InvalidProperty" | "InvalidRequest" | "InvalidType" | "MethodNotFound"
+            | "NotSupported" => Error::Internal(message),
+            _ => Error::Unavailable(message),
+        }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, text, privilege } = self;
+        let kind = if kind.is_empty() { "fault" } else { kind };
+        write!(f, "{kind}")?;
+        if !privilege.is_empty() {
+            write!(f, " (privilege {privilege})")?;
+        }
+        if text.is_empty() { Ok(()) } else { write!(f, ": {}", text.trim_end_matches('.')) }
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use skysail_guest_sdk::Error;
+
+    use super::{Fault, answer, fault};
+
+    /// An answer of govmomi's simulator.
+    const NOT_AUTHENTICATED: &[u8] = include_bytes!("testdata/not-authenticated.xml");
+
+    #[test]
+    fn a_fault_has_its_type_its_text_and_the_missing_privilege() {
+        let fault = fault(NOT_AUTHENTICATED).unwrap().unwrap();
+        assert_eq!((fault.kind.as_str(), fault.privilege.as_str()), ("NotAuthenticated", "System.View"));
+        assert_eq!(fault.to_string(), "NotAuthenticated (privilege System.View)");
+        assert!(matches!(fault.error(String::new()), Error::Denied(_)));
+    }
+
+    #[test]
+    fn each_fault_has_the_reaction_that_helps_and_none_deletes_a_node() {
+        let error = |kind: &str| Fault { kind: kind.to_owned(), ..Fault::default() }.error(kind.to_owned());
+        assert!(matches!(error("InvalidLogin"), Error::Denied(_)));
+        assert!(matches!(error("NoPermission"), Error::Denied(text) if text.contains("Read-only")));
+        assert!(matches!(error("ManagedObjectNotFound"), Error::Unavailable(_)));
+        assert!(matches!(error("InvalidProperty"), Error::Internal(_)));
+        assert!(matches!(error("HostCommunication"), Error::Unavailable(_)));
+        assert!(matches!(error(""), Error::Unavailable(_)));
+    }
+
+    #[test]
+    fn a_body_that_is_no_envelope_is_no_answer() {
+        for body in ["", "<html><body>Service Unavailable</body></html>", "<Envelope><Body/></Envelope>"] {
+            assert!(matches!(answer(body.as_bytes()), Err(Error::Internal(_))), "{body}");
+            assert!(!matches!(fault(body.as_bytes()), Ok(Some(_))), "{body}");
+        }
+        assert!(answer(NOT_AUTHENTICATED).is_err(), "a fault is no answer, whatever its status is");
+    }
+}
