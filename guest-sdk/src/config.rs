@@ -27,10 +27,11 @@
 //! ```
 
 mod ini;
+mod name;
 
 use serde::de::DeserializeOwned;
 
-pub use self::ini::Ini;
+pub use self::{ini::Ini, name::Name};
 use crate::{Error, Problem, Result, Severity, bindings::imports::skysail::provider::config, native::host_only};
 
 /// The text that `check-config` accepted; empty where the operator set none.

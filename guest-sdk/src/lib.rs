@@ -50,6 +50,7 @@ pub mod http;
 mod identity;
 pub mod instances;
 pub mod instances_v1;
+pub mod labels;
 pub mod legacy;
 pub mod log;
 mod native;

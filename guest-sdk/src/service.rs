@@ -1,9 +1,27 @@
 //! Reads a [`Service`] as upstream's providers do.
 
-use crate::{Cidr, Ingress, IpFamily, LoadBalancerStatus, Result, Service, SessionAffinity, TrafficPolicy};
+use crate::{
+    Cidr, Ingress, IpFamily, LoadBalancerStatus, Protocol, Result, Service, ServicePort, SessionAffinity, TrafficPolicy,
+};
 
 /// Longest default name, in bytes: the shortest limit among the clouds upstream knew.
 const LOAD_BALANCER_NAME_BYTES_MAX: usize = 32;
+
+impl ServicePort {
+    /// A port without a name, whose target port has the same number: for a provider's tests.
+    #[must_use]
+    pub fn new(protocol: Protocol, port: u16, node_port: u16) -> Self {
+        Self {
+            name: String::new(),
+            protocol,
+            app_protocol: None,
+            port,
+            node_port,
+            target_port: port.to_string(),
+            extra: Vec::new(),
+        }
+    }
+}
 
 impl Service {
     /// A Service without ports and with the API server's defaults: for a provider's tests.

@@ -165,12 +165,7 @@ pub(crate) fn items<T>(
 pub(crate) fn service(ports: &[(Protocol, u16, u16)]) -> skysail_guest_sdk::Service {
     let port = |&(protocol, port, node_port): &(Protocol, u16, u16)| ServicePort {
         name: format!("port-{port}"),
-        protocol,
-        app_protocol: None,
-        port,
-        node_port,
-        target_port: port.to_string(),
-        extra: Vec::new(),
+        ..ServicePort::new(protocol, port, node_port)
     };
     skysail_guest_sdk::Service {
         ports: ports.iter().map(port).collect(),

@@ -218,15 +218,7 @@ fn service() -> Service {
 
 /// A TCP port with this node port.
 pub(crate) fn port(port: u16, node_port: u16) -> ServicePort {
-    ServicePort {
-        name: String::new(),
-        protocol: Protocol::Tcp,
-        app_protocol: None,
-        port,
-        node_port,
-        target_port: port.to_string(),
-        extra: Vec::new(),
-    }
+    ServicePort::new(Protocol::Tcp, port, node_port)
 }
 
 /// The addresses and names of a status.

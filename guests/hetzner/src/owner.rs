@@ -1,8 +1,8 @@
 //! Who owns a load balancer or a certificate: labels in the cloud.
 
-use skysail_guest_sdk::{Error, Result, Service};
+use skysail_guest_sdk::{Error, Result, Service, labels::is_label_value};
 
-use crate::{selector::is_label_value, wire::Labels};
+use crate::wire::Labels;
 
 /// The UID of the Service; the only label of the vendor's manager, which can take over from this
 /// provider, and this provider from it.

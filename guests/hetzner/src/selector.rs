@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use skysail_guest_sdk::labels::is_label_value;
+
 /// Requirements that must all hold. Without any, every node matches.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector(Vec<Requirement>);
@@ -132,12 +134,6 @@ fn label_value(text: &str) -> Result<String, String> {
 
 const fn is_label_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
-}
-
-/// Whether Kubernetes and Hetzner accept the text as the value of a label.
-pub(crate) fn is_label_value(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63 && edge(text.chars().next()) && edge(text.chars().last()) && text.chars().all(is_label_char)
 }
 
 #[cfg(test)]

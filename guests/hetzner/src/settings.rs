@@ -14,7 +14,7 @@ use std::{fmt, str::FromStr};
 
 use skysail_guest_sdk::{
     Cidr,
-    config::{Checked, Ini},
+    config::{Checked, Ini, Name},
 };
 
 /// Base URL of the public API.
@@ -174,20 +174,6 @@ impl FromStr for Endpoint {
             return Err("expected https://HOST/PATH and nothing else");
         }
         Ok(Self(text.trim_end_matches('/').to_owned()))
-    }
-}
-
-/// A name in the cloud: not empty, without characters that no name has.
-struct Name(String);
-
-impl FromStr for Name {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.is_empty() || text.contains(['/', '?', '#', '*', ' ']) {
-            return Err("is not a name");
-        }
-        Ok(Self(text.to_owned()))
     }
 }
 

@@ -18,15 +18,7 @@ use crate::{
 
 /// A Service `default/web` with these ports: protocol, port, node port.
 pub(crate) fn service(ports: &[(Protocol, u16, u16)]) -> Service {
-    let port = |&(protocol, port, node_port): &(Protocol, u16, u16)| ServicePort {
-        name: String::new(),
-        protocol,
-        app_protocol: None,
-        port,
-        node_port,
-        target_port: port.to_string(),
-        extra: Vec::new(),
-    };
+    let port = |&(protocol, port, node_port): &(Protocol, u16, u16)| ServicePort::new(protocol, port, node_port);
     Service {
         ports: ports.iter().map(port).collect(),
         ..Service::new("default", "web", "0a1b2c3d-4e5f-6789-abcd-ef0123456789")

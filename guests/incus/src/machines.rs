@@ -9,14 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skysail_guest_sdk::{
-    AddressKind, Error, Instance, NodeAddress, Result, legacy::Zone, nodes::add_address, provider_id,
+    AddressKind, Error, Instance, NodeAddress, Result, labels::is_label_value, legacy::Zone, nodes::add_address,
+    provider_id,
 };
 
-use crate::{
-    SCHEME,
-    settings::{Settings, is_label_value},
-    wire,
-};
+use crate::{SCHEME, settings::Settings, wire};
 
 /// Status codes of instances that are off or being switched off. Frozen (110) is not included,
 /// because a paused machine keeps its node without a taint. Neither is Error (112), the status of

@@ -10,7 +10,10 @@
 
 use std::str::FromStr;
 
-use skysail_guest_sdk::config::{Checked, Ini};
+use skysail_guest_sdk::{
+    config::{Checked, Ini, Name},
+    labels::LabelValue,
+};
 
 use crate::pool::Pool;
 
@@ -78,45 +81,6 @@ impl FromStr for Endpoint {
         }
         Ok(Self(format!("https://{authority}")))
     }
-}
-
-/// A name in the cloud: not empty, without characters that no name has.
-struct Name(String);
-
-impl FromStr for Name {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.is_empty() || text.contains(['/', '?', '#', '*', ' ']) {
-            return Err("is not a name");
-        }
-        Ok(Self(text.to_owned()))
-    }
-}
-
-/// A label value: at most 63 letters, digits, `-`, `_`, `.`, beginning and ending with
-/// a letter or digit.
-#[derive(Default)]
-struct LabelValue(String);
-
-impl FromStr for LabelValue {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if !is_label_value(text) {
-            return Err("cannot be the value of a label");
-        }
-        Ok(Self(text.to_owned()))
-    }
-}
-
-/// Whether Kubernetes accepts the text as a label value.
-pub(crate) fn is_label_value(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63
-        && edge(text.chars().next())
-        && edge(text.chars().last())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 #[cfg(test)]

@@ -5,13 +5,15 @@ mod addresses;
 
 use std::collections::HashMap;
 
-use skysail_guest_sdk::{Detail, Error, Instance, Result, instances::CONFIRMED_MAX, legacy::Zone, provider_id};
+use skysail_guest_sdk::{
+    Detail, Error, Instance, Result, instances::CONFIRMED_MAX, labels::is_label_value, legacy::Zone, provider_id,
+};
 
 use crate::{
     SCHEME,
     client::{Call, Cloud},
     distinct,
-    settings::{Api, Settings, is_label_value},
+    settings::{Api, Settings},
     wire::{self, Network, Port, Server},
 };
 

@@ -17,11 +17,12 @@ mod values;
 use skysail_guest_sdk::{
     Cidr,
     config::{Checked, Ini},
+    labels::LabelValue,
 };
 
 pub(crate) use self::load_balancer::{Class, ContainerStore, LoadBalancer, Placement};
-use self::values::{Flag, Id, LabelValue, Name, Url};
-pub(crate) use self::values::{is_id, is_label_value};
+pub(crate) use self::values::is_id;
+use self::values::{Flag, Id, Name, Url};
 
 /// A valid cloud-config.
 #[derive(Debug)]

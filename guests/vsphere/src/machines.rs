@@ -1,6 +1,6 @@
 //! Machines as the instances of nodes. Pure.
 
-use skysail_guest_sdk::{Detail, Error, Instance, Result, provider_id};
+use skysail_guest_sdk::{Detail, Error, Instance, Result, labels::is_label_value, provider_id};
 
 use crate::{
     SCHEME,
@@ -86,15 +86,6 @@ pub(crate) fn with_place(
 fn instance_type(machine: &Machine) -> String {
     let (cpus, gib, os) = (machine.cpus, machine.memory_mib / 1024, guest_os::name(&machine.guest_id));
     format!("vsphere-vm.cpu-{cpus}.mem-{gib}gb.os-{os}")
-}
-
-/// Whether Kubernetes accepts the text as a label value.
-fn is_label_value(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63
-        && edge(text.chars().next())
-        && edge(text.chars().last())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 #[cfg(test)]

@@ -89,27 +89,3 @@ impl FromStr for Name {
         if text.is_empty() { Err("is empty; write a name, or remove the key") } else { Ok(Self(text.to_owned())) }
     }
 }
-
-/// A value of a label of Kubernetes; may be empty.
-#[derive(Default)]
-pub(super) struct LabelValue(pub(super) String);
-
-impl FromStr for LabelValue {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if !is_label_value(text) {
-            return Err("cannot be the value of a label");
-        }
-        Ok(Self(text.to_owned()))
-    }
-}
-
-/// Whether Kubernetes accepts the text as the value of a label.
-pub(crate) fn is_label_value(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63
-        && edge(text.chars().next())
-        && edge(text.chars().last())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-}

@@ -5,15 +5,7 @@ use skysail_guest_sdk::{Error, IpFamily, Protocol, Service, ServicePort};
 use super::{backends, check, sources};
 
 fn service(protocol: Protocol, node_port: u16) -> Service {
-    let port = ServicePort {
-        name: String::new(),
-        protocol,
-        app_protocol: None,
-        port: 80,
-        node_port,
-        target_port: "8080".to_owned(),
-        extra: Vec::new(),
-    };
+    let port = ServicePort::new(protocol, 80, node_port);
     Service { ports: vec![port], ..Service::new("default", "web", "0a1b") }
 }
 

@@ -222,11 +222,11 @@ impl<'a> Check<'a> {
     }
 
     fn spec(mut self, spec: Spec) -> Checked<ProviderSpec> {
-        let vendor = self.vendor_config(&spec)?;
-        let is_apart = vendor.is_some();
-        let Parts { config: vendors, credentials, values, ca } = vendor.unwrap_or_default();
-        let config = self.config(spec.config, spec.config_file.as_deref())?;
-        let config = if is_apart { vendors } else { config };
+        let parts = match self.vendor_config(&spec)? {
+            Some(parts) => parts,
+            None => Parts { config: self.config(spec.config, spec.config_file.as_deref())?, ..Parts::default() },
+        };
+        let Parts { config, credentials, values, ca } = parts;
         let mut egress_spec = self.egress(spec.egress)?;
         if egress_spec.ca_bundle.is_none() {
             egress_spec.ca_bundle = ca.map(CaBundleSpec::Pem);

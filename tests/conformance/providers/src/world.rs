@@ -1,6 +1,6 @@
 //! A component in the host, its cloud, and the proxy between both.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use skysail_host::{
@@ -25,7 +25,7 @@ pub const CLUSTER: &str = "kubernetes";
 
 /// Longest time until the cloud has finished the work of one Service: load balancers of real clouds
 /// take seconds, on a busy machine some ten seconds.
-const SETTLED_WITHIN: Duration = Duration::from_secs(180);
+pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(180);
 /// Longest wait between two calls, although the provider may ask for more.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
@@ -186,7 +186,8 @@ impl<C: Cloud> World<C> {
 async fn serve(engine: &Engine, name: &str, settings: Settings) -> Result<SandboxedProvider> {
     let Settings { config, rules, credentials, values } = settings;
     let spec = EgressSpec { rules, allow_cidrs: vec!["127.0.0.0/8".to_owned()], ..EgressSpec::default() };
-    let credentials = load(&credentials, &values)?;
+    let value = |name: &str| values.get(name).cloned();
+    let credentials = Credentials::load(&credentials, &value, &SecretValues::new())?;
     let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
     let client = HttpClient::new(Arc::new(EgressPolicy::new(&spec)?), Arc::new(credentials), &limits.http())?;
     let options =
@@ -201,15 +202,8 @@ async fn serve(engine: &Engine, name: &str, settings: Settings) -> Result<Sandbo
     Ok(SandboxedProvider::new(sandbox, release, info))
 }
 
-fn load(
-    specs: &BTreeMap<String, skysail_host::credentials::CredentialSpec>,
-    values: &BTreeMap<String, String>,
-) -> Result<Credentials> {
-    Ok(Credentials::load(specs, &|name| values.get(name).cloned(), &SecretValues::new())?)
-}
-
 /// Repeats a call while it returns `RetryAfter`, as the controllers do, but sooner.
-async fn until_settled<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T> {
+pub(crate) async fn until_settled<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T> {
     let end = tokio::time::Instant::now() + SETTLED_WITHIN;
     loop {
         match call().await {

@@ -19,14 +19,12 @@ use super::{
 use crate::{
     cloud::Balancers,
     proxy::{Judge, Reply, Verdict},
-    world::{CLUSTER, World, line},
+    world::{CLUSTER, SETTLED_WITHIN, World, line},
 };
 
 /// More requests than one Service needs: a provider that comes so far goes round in a circle.
 const PLACES_MAX: usize = 200;
 
-/// Longest time until the cloud has finished the work of one Service.
-const WHOLE_WITHIN: Duration = Duration::from_secs(180);
 /// Wait between two calls that the provider asks for.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -251,7 +249,7 @@ async fn interrupted<C: Balancers>(
         }
         verdict
     });
-    let end = Instant::now() + WHOLE_WITHIN;
+    let end = Instant::now() + SETTLED_WITHIN;
     let (result, met) = loop {
         let result = call().await;
         let met = met.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,6 +1,6 @@
 //! Routes: created once, deleted once, and what others made stays.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use skysail_provider::{Code, Error, NewRoute, Node, Provider as _, Route, Target};
@@ -9,7 +9,7 @@ use super::same;
 use crate::{
     cloud::Routing,
     proxy::{Judge, Reply, Verdict},
-    world::{CLUSTER, World},
+    world::{CLUSTER, World, until_settled},
 };
 
 /// More requests than two routes need.
@@ -59,19 +59,6 @@ async fn delete<C: Routing>(world: &World<C>, listed: &[Route]) -> Result<(), Er
     all(routes.delete(&world.call, CLUSTER, listed).await)
 }
 
-/// Repeats a call while the cloud is working.
-async fn until_settled(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Result<()> {
-    for _ in 0..300 {
-        match call().await {
-            Err(error) if error.code == Code::RetryAfter => {
-                tokio::time::sleep(error.retry_after.unwrap_or_default().min(Duration::from_millis(200))).await;
-            }
-            result => return Ok(result?),
-        }
-    }
-    bail!("the provider asks for another try for ever")
-}
-
 /// Each route is created once and listed with a target that the host can resolve to its node;
 /// repeated calls change nothing, and a deletion leaves what was there before.
 ///
@@ -80,7 +67,7 @@ async fn until_settled(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Resu
 pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
     let (world, wanted, before) = two_routes::<C>().await?;
     ensure!(list(&world).await?.is_empty(), "routes are listed before the first one is created");
-    until_settled(async || create(&world, &wanted).await).await?;
+    until_settled("routes", async || create(&world, &wanted).await).await?;
     let created = world.cloud.routes().await?;
     let listed = list(&world).await?;
     ensure!(listed.len() == 2, "two routes were created, and these are listed: {listed:?}");
@@ -95,10 +82,10 @@ pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
         ensure!(found, "the host does not find the node of {route:?}");
     }
     world.proxy.clear();
-    until_settled(async || create(&world, &wanted).await).await?;
+    until_settled("routes", async || create(&world, &wanted).await).await?;
     same("writes of a second creation", &world.writes(), &[])?;
     for _ in 0..2 {
-        until_settled(async || delete(&world, &listed).await).await?;
+        until_settled("routes", async || delete(&world, &listed).await).await?;
         same("the routes after a deletion", &world.cloud.routes().await?, &before)?;
     }
     ensure!(created != before, "the creation changed nothing in the cloud");
@@ -114,8 +101,8 @@ pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
 pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Result<()> {
     let (world, [one, other], _) = two_routes::<C>().await?;
     let [moved, first] = [NewRoute { destination_cidr: one.destination_cidr.clone(), ..other }, one];
-    until_settled(async || create(&world, std::slice::from_ref(&first)).await).await?;
-    match until_settled(async || create(&world, std::slice::from_ref(&moved)).await).await {
+    until_settled("routes", async || create(&world, std::slice::from_ref(&first)).await).await?;
+    match until_settled("routes", async || create(&world, std::slice::from_ref(&moved)).await).await {
         Ok(()) => {
             let listed = list(&world).await?;
             let [route] = listed.as_slice() else { bail!("after the replacement: {listed:?}") };
@@ -132,7 +119,7 @@ pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Re
         }
     }
     let listed = list(&world).await?;
-    until_settled(async || delete(&world, &listed).await).await
+    until_settled("routes", async || delete(&world, &listed).await).await
 }
 
 /// A request fails, at each place in turn: a list is never short, and the next call completes the
@@ -142,7 +129,7 @@ pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Re
 /// The provider does otherwise.
 pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()> {
     let (world, wanted, before) = two_routes::<C>().await?;
-    until_settled(async || create(&world, &wanted).await).await?;
+    until_settled("routes", async || create(&world, &wanted).await).await?;
     let created = world.cloud.routes().await?;
     let always = |verdict: Verdict| -> Judge { Arc::new(move |_| verdict.clone()) };
     let failures: [(&str, Judge); 4] = [
@@ -178,7 +165,7 @@ pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()>
             let reached = world.proxy.take().len() > place;
             world.proxy.pass();
             let left = list(&world).await?;
-            until_settled(async || delete(&world, &left).await)
+            until_settled("routes", async || delete(&world, &left).await)
                 .await
                 .with_context(|| format!("{name} at request {place}"))?;
             same(
@@ -190,7 +177,7 @@ pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()>
             let made = create(&world, &wanted).await;
             let reached = reached || world.proxy.take().len() > place;
             world.proxy.pass();
-            until_settled(async || create(&world, &wanted).await)
+            until_settled("routes", async || create(&world, &wanted).await)
                 .await
                 .with_context(|| format!("{name} at request {place}"))?;
             same(
