@@ -54,6 +54,19 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
             ),
         ),
         (
+            "spec.vendorConfig",
+            rule("has(self.secretKeyRef)", "write secretKeyRef, the key of a Secret that has the configuration"),
+        ),
+        ("spec.limits", limits()?),
+    ];
+    all.extend(credentials());
+    all.extend(source());
+    Ok(all)
+}
+
+fn credentials() -> Vec<Entry> {
+    vec![
+        (
             "spec.credentials",
             rule(
                 "self.all(name, name.matches('^[-_.A-Za-z0-9]{1,63}$'))",
@@ -93,14 +106,7 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
                 "write exactly one of accessKey, credentialsFile and webIdentity",
             )),
         ),
-        (
-            "spec.vendorConfig",
-            rule("has(self.secretKeyRef)", "write secretKeyRef, the key of a Secret that has the configuration"),
-        ),
-        ("spec.limits", limits()?),
-    ];
-    all.extend(source());
-    Ok(all)
+    ]
 }
 
 fn source() -> Vec<Entry> {

@@ -64,6 +64,9 @@ pub trait Cloud: Sized + Send + Sync {
     fn throttled(request: &Request) -> Reply;
 }
 
+/// A change of a Service, and its name.
+pub type Change = (&'static str, fn(&mut Service));
+
 /// A cloud with load balancers.
 #[async_trait]
 pub trait Balancers: Cloud {
@@ -80,7 +83,7 @@ pub trait Balancers: Cloud {
 
     /// Changes of [`crate::suite::balancers::web`] that the cloud can carry out, each with its
     /// name.
-    fn changes(&self) -> Vec<(&'static str, fn(&mut Service))>;
+    fn changes(&self) -> Vec<Change>;
 
     /// The answer to this request if a quota is used up; none if the cloud has no quota for it.
     fn quota_exceeded(request: &Request) -> Option<Reply>;

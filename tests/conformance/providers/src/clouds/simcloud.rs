@@ -12,7 +12,7 @@ use skysail_host::{
 use skysail_provider::{AddressKind, Node, NodeAddress, Service, SessionAffinity};
 
 use crate::{
-    cloud::{Balancers, Cloud, Routing, Settings},
+    cloud::{Balancers, Change, Cloud, Routing, Settings},
     proxy::{Reply, Request},
 };
 
@@ -114,7 +114,7 @@ impl Balancers for Simulated {
 
     fn require(&self, _service: &mut Service) {}
 
-    fn changes(&self) -> Vec<(&'static str, fn(&mut Service))> {
+    fn changes(&self) -> Vec<Change> {
         vec![
             ("another port", |service| {
                 for port in &mut service.ports {

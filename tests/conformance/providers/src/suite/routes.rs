@@ -22,7 +22,6 @@ fn wanted(node: &Node, destination: &str) -> NewRoute {
         provider_id: node.provider_id.clone(),
         addresses: node.addresses.clone(),
         destination_cidr: destination.to_owned(),
-        ..NewRoute::default()
     }
 }
 
