@@ -60,7 +60,6 @@ pub mod paging;
 pub mod panics;
 pub mod provider_id;
 mod service;
-#[cfg(feature = "xml")]
 pub mod xml;
 
 pub use self::{

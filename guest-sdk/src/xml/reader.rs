@@ -20,7 +20,7 @@
 //!
 //! Each element that [`Reader::child`] returns is read by exactly one of [`Reader::text`],
 //! [`Reader::skip`] and a loop of [`Reader::child`] until none. A tree of the same document takes
-//! several times the fuel and the memory.
+//! several times the memory.
 
 use std::borrow::Cow;
 
@@ -49,7 +49,7 @@ pub struct Start<'a> {
 }
 
 /// What comes next in a document, besides text.
-enum Tag<'a> {
+pub(super) enum Tag<'a> {
     Start(Start<'a>),
     End,
 }
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads up to the end of the next tag, and appends the text before it.
-    fn tag(&mut self, mut text: Option<&mut Cow<'a, str>>) -> Result<Tag<'a>> {
+    pub(super) fn tag(&mut self, mut text: Option<&mut Cow<'a, str>>) -> Result<Tag<'a>> {
         if std::mem::take(&mut self.empty) {
             self.open.pop();
             return Ok(Tag::End);
@@ -218,6 +218,8 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Start<'a> {
+    pub(super) const NONE: Self = Self { name: "", attributes: "" };
+
     /// The value of an attribute by its whole name; `type` and `xsi:type` are two attributes.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
@@ -244,7 +246,8 @@ impl<'a> Start<'a> {
     }
 }
 
-fn append<'a>(text: &mut Cow<'a, str>, piece: Cow<'a, str>) {
+/// Appends a piece; the first one is not copied.
+pub(super) fn append<'a>(text: &mut Cow<'a, str>, piece: Cow<'a, str>) {
     if text.is_empty() {
         *text = piece;
     } else {
