@@ -231,7 +231,7 @@ impl<'a> Check<'a> {
         if egress_spec.ca_bundle.is_none() {
             egress_spec.ca_bundle = ca.map(CaBundleSpec::Pem);
         }
-        let written = format!("{egress_spec:?}{:?}{:?}", spec.credentials, spec.limits);
+        let written = format!("{egress_spec:?}{:?}{credentials:?}{:?}", spec.credentials, spec.limits);
         let egress = EgressPolicy::new(&egress_spec).map_err(|error| self.of_host("spec.egress.", error))?;
         let credentials = self.credentials(spec.credentials, (credentials, values))?;
         spec.limits.validate().map_err(|error| self.invalid_limits(&error))?;

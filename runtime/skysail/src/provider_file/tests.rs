@@ -96,6 +96,22 @@ fn by_default_a_rollout_has_only_a_probation() {
 }
 
 #[test]
+fn another_user_in_a_vendors_file_is_another_setting_and_another_password_is_not() {
+    let fingerprint = |user: &str, password: &str| {
+        let folder = folder(&document("vendorConfig: {format: openstack, file: cloud.conf}\n"));
+        let conf = format!(
+            "[Global]\nauth-url = https://keystone.example.com/v3\nusername = {user}\npassword = {password}\n\
+             tenant-id = k8s\ndomain-name = Default\n"
+        );
+        fs::write(folder.path().join("cloud.conf"), conf).unwrap();
+        load(&folder.path().join("providers.yaml")).unwrap().providers.remove(0).fingerprint
+    };
+    let before = fingerprint("ccm", "s3cret-password");
+    assert_ne!(fingerprint("other", "s3cret-password"), before);
+    assert_eq!(fingerprint("ccm", "another-password"), before);
+}
+
+#[test]
 fn a_wrong_rollout_is_refused() {
     refused(
         &document("rollout: {retry: v3}\n"),
