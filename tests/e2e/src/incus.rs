@@ -10,7 +10,10 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::workspace::{root, run};
+use crate::{
+    leaks,
+    workspace::{root, run},
+};
 
 /// Where the API answers, inside the network namespace.
 pub const ENDPOINT: &str = "https://127.0.0.1:8443";
@@ -70,7 +73,10 @@ impl Incus {
         fs::create_dir_all(&folder)?;
         let made = rcgen::generate_simple_self_signed(vec!["skysail".to_owned()])?;
         fs::write(folder.join("tls.crt"), made.cert.pem())?;
-        fs::write(folder.join("tls.key"), made.signing_key.serialize_pem())?;
+        let key = made.signing_key.serialize_pem();
+        fs::write(folder.join("tls.key"), &key)?;
+        // Without the lines BEGIN and END; a log may break lines in other places.
+        key.lines().filter(|line| !line.starts_with('-')).for_each(leaks::watch);
         fs::copy(self.folder.join("incus/server.crt"), folder.join("ca.crt"))?;
         let certificate = folder.join("tls.crt").display().to_string();
         self.incus(&["config", "trust", "add-certificate", &certificate, "--name", "skysail"])?;

@@ -8,6 +8,7 @@
 pub mod api_server;
 pub mod front;
 pub mod incus;
+pub mod leaks;
 pub mod manager;
 pub mod objects;
 pub mod random;

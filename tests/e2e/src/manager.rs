@@ -14,7 +14,7 @@ use skysail_test_support::ports;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::{api_server::tail, wait::eventually, workspace::skysail};
+use crate::{api_server::tail, leaks, wait::eventually, workspace::skysail};
 
 /// Seconds until it is ready: it compiles the component, without optimisation in a test, and a busy
 /// machine gives it a tenth of a core.
@@ -26,13 +26,17 @@ const END_SECONDS: u64 = 120;
 /// Longest wait for one answer, of the manager or of a machine behind a load balancer.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// A running manager with the folder of its provider file. Dropping this value kills the manager.
+/// A running manager with the folder of its provider file. Dropping this value kills the manager,
+/// and fails if a value of a credential is where it must not be ([`leaks`]).
 #[derive(Debug)]
 pub struct Manager {
     folder: TempDir,
     command: Command,
     process: Child,
     metrics: String,
+    kubeconfig: PathBuf,
+    /// The files of the folder that the test wrote, before the manager started.
+    written: Vec<PathBuf>,
 }
 
 impl Manager {
@@ -102,9 +106,11 @@ impl Manager {
 
     fn spawn_in(folder: TempDir, flags: &[&str], kubeconfig: &Path) -> Result<Self> {
         let port = ports::free()?;
+        let written: Vec<_> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         let mut command = command(folder.path(), kubeconfig, port)?;
         let process = command.args(flags).spawn().context("cannot start the manager")?;
-        Ok(Self { folder, command, process, metrics: format!("https://127.0.0.1:{port}") })
+        let (metrics, kubeconfig) = (format!("https://127.0.0.1:{port}"), kubeconfig.to_owned());
+        Ok(Self { folder, command, process, metrics, kubeconfig, written })
     }
 
     /// Kills the manager with SIGKILL and waits for its end.
@@ -281,6 +287,12 @@ impl Drop for Manager {
         // An error means that the process has ended already.
         drop(self.process.kill());
         drop(self.process.wait());
+        // A second panic would end the process without a message.
+        if !std::thread::panicking() {
+            let mut found = leaks::in_files(self.folder.path(), &self.written);
+            found.extend(leaks::in_objects(&self.kubeconfig));
+            assert!(found.is_empty(), "values of credentials are in {found:?}");
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod cloud_alone;
 mod config_map;
 mod election;
 mod killed;
+mod leaks;
 mod manifests;
 mod node_addresses;
 mod orphans;

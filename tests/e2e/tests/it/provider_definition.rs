@@ -236,11 +236,6 @@ fn wrong_reach_and_limits() -> Vec<Wrong> {
     let rule = |rule: Value| with("egress", json!({"rules": [rule]}));
     let at = json!(["https://api.example.com"]);
     let limit = |limits: Value| with("limits", limits);
-    let value = secret("TOKEN");
-    let mut many = Map::new();
-    for number in 0..33 {
-        many.insert(format!("c{number}"), json!({"origins": at, "bearer": value}));
-    }
     vec![
         (rule(json!({"origins": []})), &["spec.egress.rules[0].origins"]),
         (rule(json!({"origins": ["api.example.com"]})), &["spec.egress.rules[0].origins[0]"]),
@@ -252,6 +247,22 @@ fn wrong_reach_and_limits() -> Vec<Wrong> {
             with("egress", json!({"caBundle": {"file": "a", "pem": "b"}})),
             &["unknown field \"spec.egress.caBundle.file\""],
         ),
+        (limit(json!({"fuel": 99_999})), &["spec.limits.fuel", "greater than or equal to 100000"]),
+        (limit(json!({"concurrentCalls": 65})), &["spec.limits.concurrentCalls", "less than or equal to 64"]),
+        (limit(json!({"fuel": 1.5e5 + 0.5})), &["spec.limits.fuel", "must be of type integer"]),
+        (limit(json!({"httpTimeMs": 40_000})), &["spec.limits.httpTimeMs", "cannot take longer than its call"]),
+        (limit(json!({"deadlineMs": 5_000})), &["spec.limits.httpTimeMs", "longer than deadlineMs (or its default)"]),
+    ]
+}
+
+fn wrong_credentials() -> Vec<Wrong> {
+    let at = json!(["https://api.example.com"]);
+    let value = secret("TOKEN");
+    let mut many = Map::new();
+    for number in 0..33 {
+        many.insert(format!("c{number}"), json!({"origins": at, "bearer": value}));
+    }
+    vec![
         (with_credential(json!({"bearer": value})), &["spec.credentials.api.origins: Required"]),
         (
             with_credential(json!({"origins": at})),
@@ -299,11 +310,6 @@ fn wrong_reach_and_limits() -> Vec<Wrong> {
             &["spec.credentials", "the name of a credential is not valid"],
         ),
         (with("credentials", Value::Object(many)), &["spec.credentials", "32"]),
-        (limit(json!({"fuel": 99_999})), &["spec.limits.fuel", "greater than or equal to 100000"]),
-        (limit(json!({"concurrentCalls": 65})), &["spec.limits.concurrentCalls", "less than or equal to 64"]),
-        (limit(json!({"fuel": 1.5e5 + 0.5})), &["spec.limits.fuel", "must be of type integer"]),
-        (limit(json!({"httpTimeMs": 40_000})), &["spec.limits.httpTimeMs", "cannot take longer than its call"]),
-        (limit(json!({"deadlineMs": 5_000})), &["spec.limits.httpTimeMs", "longer than deadlineMs (or its default)"]),
     ]
 }
 
@@ -313,7 +319,8 @@ async fn an_invalid_provider_is_refused_with_the_field_and_the_remedy() -> Resul
     // This provider is valid; each one below has one error.
     cluster.create(&provider(), &["--dry-run=server"])?;
     let mut problems = Vec::new();
-    let all = [wrong_names_and_owners(), wrong_sources(), wrong_identities(), wrong_reach_and_limits()];
+    let all =
+        [wrong_names_and_owners(), wrong_sources(), wrong_identities(), wrong_reach_and_limits(), wrong_credentials()];
     for (wrong, expected) in all.concat() {
         match cluster.create(&wrong, &["--dry-run=server"]) {
             Ok(_) => problems.push(format!("accepted: {wrong}")),
@@ -332,10 +339,8 @@ async fn an_invalid_provider_is_refused_with_the_field_and_the_remedy() -> Resul
 /// Valid providers, which together have every field of the schema.
 fn valid() -> Vec<Value> {
     let at = json!(["https://*.example.com:8443", "http://127.0.0.1:9000", "https://[fd00::1]"]);
-    let credential = |field: &str, proof: Value| json!({"origins": at, field: proof});
     let value = secret(".dockerconfigjson");
     let pem = json!({"pem": "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"});
-    let account = json!({"namespace": "kube-system", "name": "ccm", "audience": "sts.amazonaws.com"});
     let proxy = "http://proxy.example.com:3128";
     let whole = json!({
         "default": true,
@@ -370,63 +375,7 @@ fn valid() -> Vec<Value> {
             "caBundle": pem,
             "proxy": proxy,
         },
-        "credentials": {
-            "a": credential("bearer", value.clone()),
-            "b.c-d_E": credential("header", json!({"name": "X-Auth-Token", "value": value})),
-            "c": credential("basic", json!({"username": "", "password": value})),
-            "d": credential("clientCertificate", json!({"certificate": value, "key": value})),
-            "e": credential("keystone", json!({"authUrl": "https://keystone.example.com:5000/v3", "password": {
-                "user": {"name": "ccm", "domainName": "Default"}, "password": value, "project": {"id": "k8s"},
-            }})),
-            "f": credential("keystone", json!({"authUrl": "http://10.0.0.1", "applicationCredential": {
-                "name": "ccm", "user": {"id": "ccm"}, "secret": value,
-            }})),
-            "g": credential("oauth2", json!({
-                "tokenUrl": "https://issuer.example.com/token", "clientId": "ccm", "clientSecret": value,
-                "clientAuthentication": "Body", "scopes": ["a"], "parameters": {"audience": "b"},
-            })),
-            "h": credential("serviceAccountKey", json!({"key": value, "scopes": ["a"]})),
-            "j": credential("aws", json!({"region": "eu-west-1", "accessKey": {
-                "id": value, "secret": value, "sessionToken": value,
-            }})),
-            "k": credential("aws", json!({
-                "region": "eu-west-1", "service": "ec2", "credentialsFile": {"content": value, "profile": "dev"},
-            })),
-            "l": credential("aws", json!({"region": "eu-west-1", "webIdentity": {
-                "roleArn": "arn:aws:iam::123456789012:role/ccm", "token": value, "sessionName": "a",
-                "stsUrl": "https://sts.example.com",
-            }})),
-            "o": credential("keystone", json!({"authUrl": "https://keystone", "password": {
-                "user": {"id": "ccm"}, "password": value, "trustId": "t",
-            }})),
-            "p": credential("keystone", json!({"authUrl": "https://keystone", "password": {
-                "user": {"name": "ccm", "domainId": "d"}, "password": value,
-                "project": {"name": "k8s", "domainId": "d"},
-            }})),
-            "q": credential("keystone", json!({"authUrl": "https://keystone", "password": {
-                "user": {"id": "ccm"}, "password": value, "project": {"name": "k8s", "domainName": "d"},
-            }})),
-            "r": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
-                "id": "a", "secret": value,
-            }})),
-            "s": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
-                "name": "a", "user": {"name": "ccm", "domainId": "d"}, "secret": value,
-            }})),
-            "t": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
-                "name": "a", "user": {"name": "ccm", "domainName": "d"}, "secret": value,
-            }})),
-            "u": credential("oauth2", json!({
-                "tokenUrl": "https://issuer", "clientId": "ccm", "clientAssertion": value,
-            })),
-            "v": credential("oauth2", json!({
-                "tokenUrl": "https://issuer", "clientId": "ccm", "serviceAccountToken": account,
-            })),
-            "w": credential("aws", json!({"region": "eu-west-1", "webIdentity": {
-                "roleArn": "arn:aws:iam::123456789012:role/ccm", "serviceAccountToken": account,
-            }})),
-            "n": credential("cloudstack", json!({"apiKey": value, "secretKey": value})),
-            "i": credential("vsphere", json!({"url": "https://vcenter", "username": "ccm@vsphere.local", "password": value})),
-        },
+        "credentials": credentials(),
         "limits": limits(),
         "allowInterfaceLoss": true,
         "allowIdentityChange": true,
@@ -441,11 +390,77 @@ fn valid() -> Vec<Value> {
     let map = json!({"configMap": {"namespace": "skysail-system", "name": "provider", "key": "provider.wasm"}});
     let maps = json!({"configMap": {"namespace": "skysail-system", "names": ["provider-1", "provider.2"]}});
     let mirrored = json!({"oci": {"reference": "registry.local:5000/a@sha256:00", "caBundle": pem}});
-    let conf =
-        json!({"format": "openstack", "secretKeyRef": secret("cloud.conf")["secretKeyRef"], "credential": "cloud"});
+    let mut conf = secret("cloud.conf");
+    conf["format"] = json!("openstack");
+    conf["credential"] = json!("cloud");
     let elsewhere = json!({"source": map, "rollout": {"probation": {"time": "0"}}, "vendorConfig": conf});
     let specs = [whole, elsewhere, json!({"source": maps}), json!({"source": mirrored}), json!({"source": source()})];
     specs.into_iter().map(with_spec).collect()
+}
+
+/// Credentials of every scheme and with every field.
+fn credentials() -> Value {
+    let at = json!(["https://api.example.com"]);
+    let credential = |field: &str, proof: Value| json!({"origins": at, field: proof});
+    let value = secret(".dockerconfigjson");
+    let account = json!({"namespace": "kube-system", "name": "ccm", "audience": "sts.amazonaws.com"});
+    json!({
+        "a": credential("bearer", value.clone()),
+        "b.c-d_E": credential("header", json!({"name": "X-Auth-Token", "value": value})),
+        "c": credential("basic", json!({"username": "", "password": value})),
+        "d": credential("clientCertificate", json!({"certificate": value, "key": value})),
+        "e": credential("keystone", json!({"authUrl": "https://keystone.example.com:5000/v3", "password": {
+            "user": {"name": "ccm", "domainName": "Default"}, "password": value, "project": {"id": "k8s"},
+        }})),
+        "f": credential("keystone", json!({"authUrl": "http://10.0.0.1", "applicationCredential": {
+            "name": "ccm", "user": {"id": "ccm"}, "secret": value,
+        }})),
+        "g": credential("oauth2", json!({
+            "tokenUrl": "https://issuer.example.com/token", "clientId": "ccm", "clientSecret": value,
+            "clientAuthentication": "Body", "scopes": ["a"], "parameters": {"audience": "b"},
+        })),
+        "h": credential("serviceAccountKey", json!({"key": value, "scopes": ["a"]})),
+        "j": credential("aws", json!({"region": "eu-west-1", "accessKey": {
+            "id": value, "secret": value, "sessionToken": value,
+        }})),
+        "k": credential("aws", json!({
+            "region": "eu-west-1", "service": "ec2", "credentialsFile": {"content": value, "profile": "dev"},
+        })),
+        "l": credential("aws", json!({"region": "eu-west-1", "webIdentity": {
+            "roleArn": "arn:aws:iam::123456789012:role/ccm", "token": value, "sessionName": "a",
+            "stsUrl": "https://sts.example.com",
+        }})),
+        "o": credential("keystone", json!({"authUrl": "https://keystone", "password": {
+            "user": {"id": "ccm"}, "password": value, "trustId": "t",
+        }})),
+        "p": credential("keystone", json!({"authUrl": "https://keystone", "password": {
+            "user": {"name": "ccm", "domainId": "d"}, "password": value,
+            "project": {"name": "k8s", "domainId": "d"},
+        }})),
+        "q": credential("keystone", json!({"authUrl": "https://keystone", "password": {
+            "user": {"id": "ccm"}, "password": value, "project": {"name": "k8s", "domainName": "d"},
+        }})),
+        "r": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
+            "id": "a", "secret": value,
+        }})),
+        "s": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
+            "name": "a", "user": {"name": "ccm", "domainId": "d"}, "secret": value,
+        }})),
+        "t": credential("keystone", json!({"authUrl": "https://keystone", "applicationCredential": {
+            "name": "a", "user": {"name": "ccm", "domainName": "d"}, "secret": value,
+        }})),
+        "u": credential("oauth2", json!({
+            "tokenUrl": "https://issuer", "clientId": "ccm", "clientAssertion": value,
+        })),
+        "v": credential("oauth2", json!({
+            "tokenUrl": "https://issuer", "clientId": "ccm", "serviceAccountToken": account,
+        })),
+        "w": credential("aws", json!({"region": "eu-west-1", "webIdentity": {
+            "roleArn": "arn:aws:iam::123456789012:role/ccm", "serviceAccountToken": account,
+        }})),
+        "n": credential("cloudstack", json!({"apiKey": value, "secretKey": value})),
+        "i": credential("vsphere", json!({"url": "https://vcenter", "username": "ccm@vsphere.local", "password": value})),
+    })
 }
 
 fn limits() -> Value {

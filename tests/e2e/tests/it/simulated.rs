@@ -8,6 +8,7 @@ use kube::Client;
 use skysail_dev::cloud::{NewInstance, SimCloud, SimOptions, SimServer};
 use skysail_test_e2e::{
     api_server::ApiServer,
+    leaks,
     manager::Manager,
     objects::{
         SHUTDOWN, address_of, addresses, create_service, delete_service, has_taint, initialized, nodes, register_node,
@@ -39,6 +40,7 @@ impl Simulated {
             cloud.serve_backend(&instance.id, NODE_PORT).await?;
         }
         let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        leaks::watch(&server.token);
         Ok(Self { cloud, server })
     }
 
