@@ -17,9 +17,6 @@ use crate::{
     settings::Settings,
 };
 
-/// Longest part of an unexpected answer that an error quotes, in bytes.
-const QUOTED_BYTES_MAX: usize = 120;
-
 /// The media type of a call.
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
@@ -46,21 +43,13 @@ impl Answer {
         Self { action, body }
     }
 
-    /// Reads the document.
+    /// Reads the document, whose root [`Fault::of`] has checked.
     ///
     /// # Errors
     ///
-    /// `internal` where the answer is no answer to this action.
+    /// `internal` where the document lacks something.
     pub(crate) fn read<T>(&self, read: impl FnOnce(Element<'_>) -> Result<T>) -> Result<T> {
-        let what = |reason: &str| {
-            let text = String::from_utf8_lossy(&self.body);
-            let end = text.floor_char_boundary(QUOTED_BYTES_MAX);
-            Error::Internal(format!("{}: {reason}: {:?}", self.action, text.get(..end).unwrap_or_default()))
-        };
-        let document = xml::parse(&self.body).map_err(|error| what(error.message()))?;
-        if document.root().name().strip_suffix("Response") != Some(self.action) {
-            return Err(what("AWS answered with another document"));
-        }
+        let document = xml::parse(&self.body).map_err(|error| error.context(self.action))?;
         read(document.root()).map_err(|error| error.context(self.action))
     }
 }
@@ -156,7 +145,7 @@ impl Cloud for Aws<'_> {
         let responses = send_all_any(calls.iter().map(request).collect());
         let understood = |(action, response): (&'static str, Result<skysail_guest_sdk::http::Response>)| {
             let response = response.map_err(|error| error.context(action))?;
-            match Fault::of(&response) {
+            match Fault::of(&response, action) {
                 Some(Fault { code, error }) => Err(Fault { code, error: error.context(action) }),
                 None => Ok(Answer::new(action, response.body)),
             }

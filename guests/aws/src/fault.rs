@@ -22,35 +22,63 @@ impl Fault {
         codes.contains(&self.code.as_str())
     }
 
-    /// The fault of a response, if it is one.
-    pub(crate) fn of(response: &Response) -> Option<Self> {
-        let failed = response.status >= 300;
-        let Ok(document) = xml::parse(&response.body) else {
-            return failed.then(|| Self::without_document(response));
-        };
-        // <Response><Errors><Error> of EC2, <ErrorResponse><Error> of the others.
-        let is_error = matches!(document.root().name(), "Response" | "ErrorResponse");
-        let Some(error) = document.root().descendant("Error").filter(|_| is_error || failed) else {
-            return failed.then(|| Self::without_document(response));
-        };
-        let (code, said) = (error.text_of(&["Code"]), error.text_of(&["Message"]));
-        let message = response.message(&format!("{code}: {}", cut(said)));
-        Some(Self { code: code.to_owned(), error: meaning(code, response.retry_after(), response.status, message) })
-    }
-
-    /// A proxy or a gateway answered.
-    fn without_document(response: &Response) -> Self {
-        let message = response.message(&cut(&String::from_utf8_lossy(&response.body)));
-        let error = match response.status {
-            429 | 503 if response.retry_after().is_some() => {
-                Error::retry_after(response.retry_after().unwrap_or_default(), message)
+    /// The fault of a response to a call of this action, if it is one.
+    pub(crate) fn of(response: &Response, action: &str) -> Option<Self> {
+        let Response { status, body, .. } = response;
+        let wait = response.retry_after();
+        match Said::of(body, action, *status) {
+            Said::Answer => None,
+            Said::Fault { code, message } => {
+                let message = response.message(&format!("{code}: {}", cut(&message)));
+                Some(Self { error: meaning(&code, wait, *status, message), code })
             }
-            429 => Error::retry_after(Duration::ZERO, message),
-            401 | 403 => Error::Denied(message),
-            408 | 500..=599 => Error::Unavailable(message),
-            _ => Error::Internal(message),
-        };
-        Self { code: String::new(), error }
+            Said::Nothing => {
+                let message = response.message(&cut(&String::from_utf8_lossy(body)));
+                Some(Self { code: String::new(), error: of_gateway(*status, wait, message) })
+            }
+        }
+    }
+}
+
+/// What AWS says in the body of a response.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Answer,
+    Fault {
+        code: String,
+        message: String,
+    },
+    /// The body is not from AWS.
+    Nothing,
+}
+
+impl Said {
+    fn of(body: &[u8], action: &str, status: u16) -> Self {
+        let failed = status >= 300;
+        let Ok(document) = xml::parse(body) else { return Self::Nothing };
+        let root = document.root();
+        // <Response><Errors><Error> of EC2, <ErrorResponse><Error> of the others.
+        let is_error = failed || matches!(root.name(), "Response" | "ErrorResponse");
+        match root.descendant("Error").filter(|_| is_error) {
+            Some(error) => Self::Fault {
+                code: error.text_of(&["Code"]).to_owned(),
+                message: error.text_of(&["Message"]).to_owned(),
+            },
+            None if !failed && root.name().strip_suffix("Response") == Some(action) => Self::Answer,
+            None => Self::Nothing,
+        }
+    }
+}
+
+/// A proxy or a gateway answered in place of AWS, some with status 200: nobody knows whether AWS
+/// received the call.
+fn of_gateway(status: u16, wait: Option<Duration>, message: String) -> Error {
+    match (status, wait) {
+        (429 | 503, Some(wait)) => Error::retry_after(wait, message),
+        (429, None) => Error::retry_after(Duration::ZERO, message),
+        (401 | 403, _) => Error::Denied(message),
+        (200..=299 | 408 | 500..=599, _) => Error::Unavailable(message),
+        _ => Error::Internal(message),
     }
 }
 
@@ -182,7 +210,7 @@ mod tests {
 
     use skysail_guest_sdk::{Error, Retry};
 
-    use super::{cut, meaning};
+    use super::{Said, cut, meaning, of_gateway};
 
     fn reaction(code: &str) -> Error {
         meaning(code, None, 400, String::new())
@@ -207,6 +235,26 @@ mod tests {
             assert!(matches!(reaction(code), Error::Invalid(_)), "{code}");
         }
         assert!(matches!(meaning("", None, 400, String::new()), Error::Internal(_)));
+    }
+
+    /// Only the document of the action is an answer, also to a write, whose answer nobody reads.
+    #[test]
+    fn a_page_of_a_gateway_with_status_200_is_no_answer() {
+        let said = |body: &str| Said::of(body.as_bytes(), "DeleteLoadBalancer", 200);
+        assert_eq!(said("<DeleteLoadBalancerResponse/>"), Said::Answer);
+        for body in
+            ["", "{}", "<html><head/><body>Back soon</body></html>", "<html><br></html>", "<DeleteTagsResponse/>"]
+        {
+            assert_eq!(said(body), Said::Nothing, "{body}");
+        }
+        let fault = Said::Fault { code: "A".to_owned(), message: "b".to_owned() };
+        assert_eq!(
+            said("<Response><Errors><Error><Code>A</Code><Message>b</Message></Error></Errors></Response>"),
+            fault
+        );
+        assert_eq!(Said::of(b"<DeleteLoadBalancerResponse/>", "DeleteLoadBalancer", 503), Said::Nothing);
+        assert!(matches!(of_gateway(200, None, String::new()), Error::Unavailable(_)));
+        assert!(matches!(of_gateway(404, None, String::new()), Error::Internal(_)));
     }
 
     /// `RequestLimitExceeded` looks like a quota and is a rate.
