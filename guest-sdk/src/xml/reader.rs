@@ -21,6 +21,8 @@
 //! Each element that [`Reader::child`] returns is read by exactly one of [`Reader::text`],
 //! [`Reader::skip`] and a loop of [`Reader::child`] until none. A tree of the same document takes
 //! several times the memory.
+//!
+//! The functions are `#[inline]`, so that they have the `opt-level` of the guest that reads.
 
 use std::borrow::Cow;
 
@@ -71,6 +73,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// `internal` for a text that is not XML, has a document type definition or is too deep.
+    #[inline]
     pub fn child(&mut self) -> Result<Option<Start<'a>>> {
         match self.tag(None)? {
             Tag::Start(start) => Ok(Some(start)),
@@ -83,6 +86,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// As [`Reader::child`].
+    #[inline]
     pub fn text(&mut self) -> Result<Cow<'a, str>> {
         let mut text = Cow::Borrowed("");
         while let Tag::Start(_) = self.tag(Some(&mut text))? {
@@ -99,6 +103,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// As [`Reader::child`].
+    #[inline]
     pub fn skip(&mut self) -> Result<()> {
         let outside = self.open.len().saturating_sub(1);
         while self.open.len() > outside {
@@ -113,6 +118,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// As [`Reader::child`].
+    #[inline]
     pub fn enter(&mut self, path: &[&str]) -> Result<bool> {
         for name in path {
             loop {
@@ -127,6 +133,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads up to the end of the next tag, and appends the text before it.
+    #[inline]
     pub(super) fn tag(&mut self, mut text: Option<&mut Cow<'a, str>>) -> Result<Tag<'a>> {
         if std::mem::take(&mut self.empty) {
             self.open.pop();
@@ -134,7 +141,9 @@ impl<'a> Reader<'a> {
         }
         loop {
             let rest = self.bytes();
-            let Some(tag) = find(rest, b'<') else {
+            // Most tags follow another one.
+            let next = if rest.first() == Some(&b'<') { Some(0) } else { find(rest, b'<') };
+            let Some(tag) = next else {
                 let end = self.open.is_empty() && self.at > 0 && rest.trim_ascii().is_empty();
                 return if end { Ok(Tag::End) } else { Err(wrong("the text ends too early")) };
             };
@@ -155,40 +164,48 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `name attributes>` or `name attributes/>`.
+    #[inline]
     fn start(&mut self) -> Result<Tag<'a>> {
         let rest = self.bytes();
-        let (mut name_end, mut local) = (0, 0);
-        for byte in rest {
+        let (mut name_end, mut local) = (rest.len(), 0);
+        for (at, byte) in rest.iter().enumerate() {
             match byte {
-                b'>' | b'/' | b' ' | b'\t' | b'\r' | b'\n' => break,
-                b':' => local = name_end + 1,
+                // Letters first: nearly all bytes of a name.
+                b'A'.. => {}
+                b'>' | b'/' | b' ' | b'\t' | b'\r' | b'\n' => {
+                    name_end = at;
+                    break;
+                }
+                b':' => local = at + 1,
                 _ => {}
             }
-            name_end += 1;
         }
-        let end = rest.get(name_end..).and_then(end_of_tag).ok_or_else(|| wrong("a tag has no end"))?;
+        let has_attributes = rest.get(name_end) != Some(&b'>');
+        let end = if has_attributes { rest.get(name_end..).and_then(end_of_tag) } else { Some(0) };
+        let end = end.ok_or_else(|| wrong("a tag has no end"))?;
         if name_end == 0 || self.open.len() >= DEPTH_MAX {
             return Err(wrong("an element has no name, or is too deep"));
         }
-        let start = Start { name: self.part(local, name_end), attributes: self.part(name_end, name_end + end) };
-        self.open.push(self.part(0, name_end));
-        self.empty = start.attributes.ends_with('/');
+        let whole = self.part(0, name_end);
+        let name = if local == 0 { whole } else { self.part(local, name_end) };
+        let attributes = if has_attributes { self.part(name_end, name_end + end) } else { "" };
+        self.open.push(whole);
+        self.empty = attributes.ends_with('/');
         self.at += name_end + end + 1;
-        Ok(Tag::Start(start))
+        Ok(Tag::Start(Start { name, attributes }))
     }
 
     /// Reads `/name>`.
+    #[inline]
     fn end(&mut self) -> Result<Tag<'a>> {
         let name = self.bytes().get(1..).unwrap_or_default();
         let open = self.open.pop().unwrap_or_default().as_bytes();
-        let mut end = open.len();
-        if name.get(end) != Some(&b'>') {
-            end = find(name, b'>').ok_or_else(|| wrong("a tag has no end"))?;
-        }
-        if open.is_empty() || name.get(..end).map(<[u8]>::trim_ascii_end) != Some(open) {
+        let behind = name.strip_prefix(open).filter(|_| !open.is_empty()).unwrap_or_default();
+        let blanks = behind.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        if behind.get(blanks) != Some(&b'>') {
             return Err(wrong("an end tag does not belong to the innermost element"));
         }
-        self.at += end + 2;
+        self.at += open.len() + blanks + 2;
         Ok(Tag::End)
     }
 
@@ -207,11 +224,13 @@ impl<'a> Reader<'a> {
     }
 
     /// What is not read yet.
+    #[inline]
     fn bytes(&self) -> &'a [u8] {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
 
     /// A part of what is not read yet, between two positions where a character of ASCII is.
+    #[inline]
     fn part(&self, from: usize, to: usize) -> &'a str {
         self.text.get(self.at + from..self.at + to).unwrap_or_default()
     }
@@ -233,6 +252,7 @@ impl<'a> Start<'a> {
         found.and_then(|(_, value)| unescaped(value).ok())
     }
 
+    #[inline]
     fn attributes(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let mut rest = self.attributes;
         std::iter::from_fn(move || {
@@ -247,6 +267,7 @@ impl<'a> Start<'a> {
 }
 
 /// Appends a piece; the first one is not copied.
+#[inline]
 pub(super) fn append<'a>(text: &mut Cow<'a, str>, piece: Cow<'a, str>) {
     if text.is_empty() {
         *text = piece;
@@ -256,6 +277,7 @@ pub(super) fn append<'a>(text: &mut Cow<'a, str>, piece: Cow<'a, str>) {
 }
 
 /// The position of the `>` that ends a tag: one outside of quotes.
+#[inline]
 fn end_of_tag(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -270,6 +292,7 @@ fn end_of_tag(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The position of the first such byte.
+#[inline]
 fn find(bytes: &[u8], byte: u8) -> Option<usize> {
     find_any(bytes, [byte])
 }
@@ -294,6 +317,7 @@ fn find_any<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
 }
 
 /// The text with the predefined entities and the character references replaced.
+#[inline]
 fn unescaped(text: &str) -> Result<Cow<'_, str>> {
     if find(text.as_bytes(), b'&').is_none() {
         return Ok(Cow::Borrowed(text));

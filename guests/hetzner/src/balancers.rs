@@ -11,6 +11,7 @@ use crate::{
     owner::{self, Claim, Owner},
     plan::{self, DEFAULT_TYPE, Front, Place, Wanted, Warnings},
     ports::Certificates,
+    refusal::AGAIN,
     settings::Settings,
     targets,
     wire::{Labels, LoadBalancer, LoadBalancerAlgorithm, LoadBalancerService, PrivateNet, Target},
@@ -192,7 +193,13 @@ impl<H: Host> Task<'_, H> {
             }
             created => created,
         };
-        let created = created.map_err(|refusal| never_gone(refusal.error))?;
+        let created = created.map_err(|refusal| match refusal.code.as_str() {
+            // The lists lag behind: neither of the two had the load balancer.
+            "uniqueness_error" => {
+                Error::retry_after(AGAIN, format!("load balancer {name:?} exists and is in no list yet"))
+            }
+            _ => never_gone(refusal.error),
+        })?;
         if let Some(action) = &created.action {
             self.cloud.ended(&self.owner.uid, action)?;
         }

@@ -20,7 +20,17 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate<'a> {
     address: IpAddr,
+    /// The address as VMware Tools report it.
+    text: &'a str,
     network: &'a str,
+}
+
+impl Candidate<'_> {
+    /// In the canonical form. An IPv4 address has only one, and to format it costs more than to read
+    /// it.
+    fn canonical(&self) -> String {
+        if self.address.is_ipv4() { self.text.to_owned() } else { self.address.to_string() }
+    }
 }
 
 /// The addresses of the node of a machine.
@@ -57,7 +67,7 @@ pub(crate) fn addresses(machine: &Machine, nodes: &Nodes, families: &[IpFamily])
         }
         for (kind, address) in [(AddressKind::InternalIp, internal), (AddressKind::ExternalIp, external)] {
             if let Some(address) = address {
-                add_address(&mut addresses, NodeAddress::new(kind, address.to_string()));
+                add_address(&mut addresses, NodeAddress::new(kind, address.canonical()));
             }
         }
     }
@@ -71,11 +81,10 @@ fn devices(machine: &Machine) -> impl Iterator<Item = &crate::vim::Nic> {
 
 /// The addresses that leave the machine; first those that its cloud-init was given.
 fn candidates(machine: &Machine) -> Vec<Candidate<'_>> {
-    let of_nic = |nic: &'_ crate::vim::Nic| -> Vec<IpAddr> {
-        nic.addresses.iter().filter_map(|text| text.parse().ok()).collect()
-    };
-    let all = devices(machine)
-        .flat_map(|nic| of_nic(nic).into_iter().map(|address| Candidate { address, network: nic.network.as_str() }));
+    let all = devices(machine).flat_map(|nic| {
+        let network = nic.network.as_str();
+        nic.addresses.iter().filter_map(move |text| Some(Candidate { address: text.parse().ok()?, text, network }))
+    });
     let mut candidates: Vec<_> = all.filter(|candidate| !is_local(candidate.address)).collect();
     let configured = metadata::addresses(&machine.metadata, &machine.metadata_encoding);
     let rank = |candidate: &Candidate<'_>| configured.iter().position(|address| *address == candidate.address);
@@ -85,24 +94,24 @@ fn candidates(machine: &Machine) -> Vec<Candidate<'_>> {
 }
 
 /// The internal and the external address among those of one family.
-fn select(candidates: &[Candidate<'_>], nodes: &Nodes) -> [Option<IpAddr>; 2] {
+fn select<'a>(candidates: &[Candidate<'a>], nodes: &Nodes) -> [Option<Candidate<'a>>; 2] {
     let allowed = [&nodes.internal, &nodes.external].map(|selection| {
         let excluded = |c: &Candidate<'_>| selection.excluded.iter().any(|subnet| subnet.contains(c.address));
         (selection, candidates.iter().copied().filter(|c| !excluded(c)).collect::<Vec<_>>())
     });
     let preferred = allowed.each_ref().map(|(selection, allowed)| preferred(allowed, selection));
     match preferred {
-        [None, None] => allowed.map(|(_, allowed)| allowed.first().map(|c| c.address)),
+        [None, None] => allowed.map(|(_, allowed)| allowed.first().copied()),
         found => found,
     }
 }
 
 /// The first address in the subnets, else the first one on the network.
-fn preferred(allowed: &[Candidate<'_>], selection: &Selection) -> Option<IpAddr> {
+fn preferred<'a>(allowed: &[Candidate<'a>], selection: &Selection) -> Option<Candidate<'a>> {
     let in_subnet = |subnet: &Cidr| allowed.iter().find(|c| subnet.contains(c.address));
     let on_network = |network: &String| allowed.iter().find(|c| is_network(c.network, network));
     let found = selection.subnets.iter().find_map(in_subnet);
-    found.or_else(|| selection.network.as_ref().and_then(on_network)).map(|c| c.address)
+    found.or_else(|| selection.network.as_ref().and_then(on_network)).copied()
 }
 
 fn is_network(found: &str, wanted: &str) -> bool {

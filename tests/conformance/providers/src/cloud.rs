@@ -1,6 +1,6 @@
 //! What the suite has to know about a cloud.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anyhow::Result;
 use async_trait::async_trait;
@@ -16,6 +16,18 @@ pub trait Cloud: Sized + Send + Sync {
     /// The component: a file of `target/components`, without `.wasm`.
     const COMPONENT: &'static str;
 
+    /// Longest wait between two calls of a provider that is not finished, although it may ask for
+    /// more: about the time in which the cloud gets on with its work.
+    const WAIT_MAX: Duration = Duration::from_millis(500);
+
+    /// Whether the component speaks nothing but HTTPS. Then the proxies do, too, with a certificate
+    /// that the egress settings of the component name; the cloud itself speaks HTTP.
+    const HTTPS: bool = false;
+
+    /// Whether the cloud knows the name of each machine at all times. Where a program inside the
+    /// machine reports the name, a name that no machine has proves nothing.
+    const KNOWS_ALL_NAMES: bool = true;
+
     /// Starts the cloud.
     ///
     /// # Errors
@@ -27,7 +39,10 @@ pub trait Cloud: Sized + Send + Sync {
 
     /// The operator's settings for a component that reaches the services at these origins, in the
     /// order of [`Self::services`].
-    fn settings(&self, origins: &[String]) -> Settings;
+    ///
+    /// # Errors
+    /// The example Provider of the guest cannot be read, or misses something.
+    fn settings(&self, origins: &[String]) -> Result<Settings>;
 
     /// Whether the request can change something.
     #[must_use]

@@ -1,3 +1,5 @@
 //! The clouds.
 
+pub mod hetzner;
 pub mod simcloud;
+pub mod vsphere;

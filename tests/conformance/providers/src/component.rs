@@ -1,8 +1,31 @@
 //! The components that `make guests` builds.
 
-use std::{fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use skysail_host::{CompiledComponent, Limits, engine_config};
+
+/// The machine code of a component, which the worlds of one process share.
+///
+/// # Errors
+/// The file is missing, or is no component.
+pub(crate) fn compiled(name: &'static str) -> Result<Arc<CompiledComponent>> {
+    static COMPILED: Mutex<BTreeMap<&str, Arc<CompiledComponent>>> = Mutex::new(BTreeMap::new());
+    let mut all = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.get(name) {
+        return Ok(Arc::clone(known));
+    }
+    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes));
+    let engine = engine.map_err(|error| anyhow!("no engine: {error}"))?;
+    let compiled = Arc::new(CompiledComponent::in_process(&engine, &built(name)?)?);
+    all.insert(name, Arc::clone(&compiled));
+    Ok(compiled)
+}
 
 /// A component of `components` in the target folder of this test.
 ///
@@ -21,4 +44,14 @@ pub(crate) fn target() -> Result<PathBuf> {
     // TARGET/PROFILE/deps/providers-…
     let test = std::env::current_exe().context("the path of this test is unknown")?;
     Ok(test.ancestors().nth(3).context("this test is in no target folder")?.to_owned())
+}
+
+/// A program that `.ci/setup test` installs below `tools` in the target folder.
+///
+/// # Errors
+/// The program is missing.
+pub fn tool(name: &str) -> Result<PathBuf> {
+    let file = target()?.join("tools").join(name);
+    ensure!(file.exists(), "{} is missing; run .ci/setup test", file.display());
+    Ok(file)
 }

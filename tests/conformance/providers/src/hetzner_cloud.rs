@@ -1,14 +1,14 @@
 //! Hetzner Cloud for tests: the API under `/v1`, with the state of one project behind one lock.
 //!
-//! The validating proxy in front of it (`prism proxy --errors` with `data/hetzner-openapi.json`)
-//! compares each request and each response with the vendor's OpenAPI document, so that this server
-//! cannot drift from it.
+//! Each request and each response is compared with the vendor's OpenAPI document, so that neither
+//! the provider nor this server can drift from it.
 
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use anyhow::{Context as _, Result};
 use axum::{
     Router,
     body::Bytes,
@@ -19,12 +19,17 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
+mod document;
 mod project;
 
-use self::project::{Answer, Project};
+use self::{
+    document::Document,
+    project::{Answer, Project},
+};
+use crate::published;
 
-/// Requests of an hour; one becomes available each second.
-const LIMIT: u32 = 3_600;
+/// Requests of an hour. This server never refuses one; the proxy of a test does.
+const LIMIT: u64 = 3_600;
 
 /// The token that the server accepts.
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -33,27 +38,27 @@ pub const TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456
 #[derive(Clone, Debug, Default)]
 pub struct HetznerCloud(Arc<Mutex<Account>>);
 
-/// The project and the budget of its token.
+/// The project, and whether its token is still valid.
 #[derive(Debug, Default)]
 struct Account {
     project: Project,
-    /// Requests that were used up.
-    used: u32,
+    revoked: bool,
 }
 
 impl HetznerCloud {
-    /// Serves the API on this address; the URL of the API, and the task to abort at the end.
+    /// Serves the API; its address, and the task to abort at the end.
     ///
     /// # Errors
     ///
-    /// The address cannot be bound.
-    pub async fn serve(&self, address: SocketAddr) -> std::io::Result<(String, JoinHandle<std::io::Result<()>>)> {
-        let listener = TcpListener::bind(address).await?;
-        let url = format!("http://{}/v1", listener.local_addr()?);
-        let app = Router::new().fallback(answer).with_state(self.clone());
+    /// The vendor's document cannot be read, or no port can be bound.
+    pub async fn serve(&self) -> Result<(SocketAddr, JoinHandle<std::io::Result<()>>)> {
+        let state = (self.clone(), Document::vendors()?);
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for Hetzner Cloud")?;
+        let address = listener.local_addr()?;
+        let app = Router::new().fallback(answer).with_state(state);
         #[expect(clippy::disallowed_methods, reason = "the caller owns the handle")]
         let task = tokio::spawn(async move { axum::serve(listener, app).await });
-        Ok((url, task))
+        Ok((address, task))
     }
 
     /// Sends a request without HTTP: to set up, and to read back.
@@ -67,76 +72,57 @@ impl HetznerCloud {
         self.account().project.all(collection).into_iter().cloned().collect()
     }
 
-    /// Method and path of each request since the last call of this function.
-    pub fn requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.account().project.requests)
-    }
-
-    /// Sets the number of requests that an action lasts after the one that started it.
-    pub fn set_action_requests(&self, requests: u32) {
-        self.account().project.action_requests = requests;
-    }
-
-    /// Sets the most load balancers of the project.
-    pub fn set_balancers_max(&self, most: usize) {
-        self.account().project.balancers_max = most;
-    }
-
     /// Lets the issue of managed certificates fail.
     pub fn set_issue_fails(&self, fails: bool) {
         self.account().project.issue_fails = fails;
     }
 
-    /// Leaves this number of requests in the budget of the token.
-    pub fn set_remaining(&self, remaining: u32) {
-        self.account().used = LIMIT.saturating_sub(remaining);
+    /// Refuses the token from now on.
+    pub fn revoke_token(&self) {
+        self.account().revoked = true;
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, method: &Method, path: &str, query: &str, body: &[u8]) -> (Answer, u32) {
-        let mut account = self.account();
-        if account.used >= LIMIT {
-            return (refusal(429, "rate_limit_exceeded", "limit of 3600 requests per hour reached"), account.used);
-        }
-        account.used += 1;
-        let Some(path) = path.strip_prefix("/v1") else {
-            return (refusal(404, "not_found", "the API is under /v1"), account.used);
-        };
+    fn answer(&self, method: &str, path: &str, query: &[(String, String)], body: &Bytes) -> Answer {
         let body = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(body) };
-        let answer = match body {
-            Ok(body) => account.project.handle(method.as_str(), path, &pairs(query), &body),
+        match body {
+            Ok(body) => self.account().project.handle(method, path, query, &body),
             Err(error) => refusal(400, "json_error", &error.to_string()),
-        };
-        (answer, account.used)
+        }
     }
 }
 
 async fn answer(
-    State(cloud): State<HetznerCloud>,
+    State((cloud, document)): State<(HetznerCloud, &'static Document)>,
     method: Method,
     uri: Uri,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let known =
-        headers.get("authorization").is_some_and(|value| value.as_bytes() == format!("Bearer {TOKEN}").as_bytes());
-    let (Answer { status, body }, used) = if known {
-        cloud.answer(&method, uri.path(), query.as_deref().unwrap_or_default(), &body)
-    } else {
-        (refusal(401, "unauthorized", "unable to authenticate"), 0)
+    let token = format!("Bearer {TOKEN}");
+    let known = headers.get("authorization").is_some_and(|value| value.as_bytes() == token.as_bytes());
+    let query = pairs(query.as_deref().unwrap_or_default());
+    let Answer { status, body } = match uri.path().strip_prefix("/v1") {
+        Some(path) => {
+            let answer = if known && !cloud.account().revoked {
+                cloud.answer(method.as_str(), path, &query, &body)
+            } else {
+                refusal(401, "unauthorized", "unable to authenticate")
+            };
+            if let Err(difference) = document.compare(method.as_str(), path, &query, &body, &answer) {
+                published::differs("Hetzner's OpenAPI document", &difference);
+            }
+            answer
+        }
+        None => refusal(404, "not_found", "the API is under /v1"),
     };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = if body.is_null() { status.into_response() } else { (status, axum::Json(body)).into_response() };
-    let headers = [
-        ("ratelimit-limit", u64::from(LIMIT)),
-        ("ratelimit-remaining", LIMIT.saturating_sub(used).into()),
-        ("ratelimit-reset", now() + u64::from(used)),
-    ];
-    for (name, value) in headers {
+    for (name, value) in [("ratelimit-limit", LIMIT), ("ratelimit-remaining", LIMIT), ("ratelimit-reset", now())] {
         response.headers_mut().insert(name, HeaderValue::from(value));
     }
     response

@@ -8,6 +8,7 @@
 pub mod cloud;
 pub mod clouds;
 pub mod component;
+pub mod example;
 #[expect(
     clippy::indexing_slicing,
     clippy::too_many_arguments,
@@ -15,6 +16,8 @@ pub mod component;
 )]
 pub mod hetzner_cloud;
 pub mod leaks;
+pub mod process;
 pub mod proxy;
+pub mod published;
 pub mod suite;
 pub mod world;

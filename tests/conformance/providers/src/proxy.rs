@@ -5,6 +5,8 @@
 //! proxy, and the egress rules refuse it. The `Host` header is passed on as it is: it is part of
 //! signatures.
 
+mod tls;
+
 use std::{
     collections::HashMap,
     net::SocketAddr,
@@ -19,9 +21,13 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, client, server, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
+use tokio_rustls::TlsAcceptor;
+
+use self::tls::Identity;
 
 /// A request that arrived.
 #[derive(Clone, Debug)]
@@ -60,9 +66,6 @@ pub enum Verdict {
     CutBefore,
     /// The cloud carries out the request, and the connection ends before the response.
     CutAfter,
-    /// The cloud does not receive the request; the response is the one that an equal request got
-    /// last. The first request of its kind passes.
-    Stale,
 }
 
 impl Reply {
@@ -85,37 +88,74 @@ pub type Rule = Arc<dyn Fn(Request) -> BoxFuture<'static, Verdict> + Send + Sync
 struct Shared {
     rule: Option<Rule>,
     seen: Vec<Request>,
-    /// The last response to each request that is not alone in its kind.
-    last: HashMap<(String, String, Bytes), Response<Bytes>>,
+    lag: Option<Lag>,
+}
+
+/// Method, path and body.
+type Key = (String, String, Bytes);
+
+/// A cloud whose reads lag behind its writes.
+struct Lag {
+    is_write: fn(&Request) -> bool,
+    /// The last response to each read, and whether it was given once more since the last write.
+    reads: HashMap<Key, (Response<Bytes>, bool)>,
+}
+
+impl Lag {
+    /// The response from before the last write, once.
+    fn stale(&mut self, key: &Key) -> Option<Response<Bytes>> {
+        let (response, given) = self.reads.get_mut(key)?;
+        (!std::mem::replace(given, true)).then(|| response.clone())
+    }
+
+    /// Notes what the cloud answered. A write that the cloud refused changed nothing.
+    fn note(&mut self, request: &Request, key: Key, response: &Response<Bytes>) {
+        if !(self.is_write)(request) {
+            self.reads.insert(key, (response.clone(), true));
+        } else if response.status().is_success() {
+            self.reads.values_mut().for_each(|(_, given)| *given = false);
+        }
+    }
 }
 
 /// A proxy before each service of a cloud. Dropping it ends all of them.
 pub struct Proxy {
     origins: Vec<String>,
+    certificate: Option<String>,
     shared: Arc<Mutex<Shared>>,
     _tasks: JoinSet<()>,
 }
 
 impl Proxy {
-    /// Starts a proxy before each of these services.
+    /// Starts a proxy before each of these services, which speak HTTP. With `https` the proxies
+    /// speak HTTPS to the host.
     ///
     /// # Errors
     /// No port can be bound.
-    pub async fn start(services: &[SocketAddr]) -> Result<Self> {
+    pub async fn start(services: &[SocketAddr], https: bool) -> Result<Self> {
         let shared = Arc::<Mutex<Shared>>::default();
+        let identity = https.then(Identity::new).transpose()?;
+        let scheme = if https { "https" } else { "http" };
         let (mut origins, mut tasks) = (Vec::new(), JoinSet::new());
         for service in services {
             let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
-            origins.push(format!("http://{}", listener.local_addr()?));
-            tasks.spawn(accept(listener, *service, Arc::clone(&shared)));
+            origins.push(format!("{scheme}://{}", listener.local_addr()?));
+            let tls = identity.as_ref().map(|identity| identity.acceptor.clone());
+            tasks.spawn(accept(listener, tls, *service, Arc::clone(&shared)));
         }
-        Ok(Self { origins, shared, _tasks: tasks })
+        Ok(Self { origins, certificate: identity.map(|identity| identity.certificate), shared, _tasks: tasks })
     }
 
-    /// `http://ADDRESS` of each proxy, in the order of the services.
+    /// `http://ADDRESS` or `https://ADDRESS` of each proxy, in the order of the services.
     #[must_use]
     pub fn origins(&self) -> &[String] {
         &self.origins
+    }
+
+    /// The certificate of all proxies as PEM; none without HTTPS.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&str> {
+        self.certificate.as_deref()
     }
 
     /// All requests since the last call of this function or of [`Self::clear`].
@@ -144,10 +184,18 @@ impl Proxy {
         });
     }
 
+    /// Answers the first of equal reads after each write as if the write had not happened, from now
+    /// on.
+    pub fn lag_behind(&self, is_write: fn(&Request) -> bool) {
+        self.pass();
+        lock(&self.shared).lag = Some(Lag { is_write, reads: HashMap::new() });
+    }
+
     /// Passes all requests from now on.
     pub fn pass(&self) {
         let mut shared = lock(&self.shared);
         shared.rule = None;
+        shared.lag = None;
         shared.seen.clear();
     }
 }
@@ -156,18 +204,30 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept(listener: TcpListener, service: SocketAddr, shared: Arc<Mutex<Shared>>) {
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, service: SocketAddr, shared: Arc<Mutex<Shared>>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        let shared = Arc::clone(&shared);
+        let (tls, shared) = (tls.clone(), Arc::clone(&shared));
         connections.spawn(async move {
-            let answer = service_fn(|request| exchange(request, service, &shared));
-            let mut server = server::conn::http1::Builder::new();
-            // An error of the service ends the connection without a response, as it should.
-            server.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), answer).await.ok();
+            match tls {
+                None => serve(stream, service, &shared).await,
+                // A host that refuses the certificate says so itself.
+                Some(tls) => {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        serve(stream, service, &shared).await;
+                    }
+                }
+            }
         });
     }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, service: SocketAddr, shared: &Mutex<Shared>) {
+    let answer = service_fn(|request| exchange(request, service, shared));
+    let mut server = server::conn::http1::Builder::new();
+    // An error of the service ends the connection without a response, as it should.
+    server.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), answer).await.ok();
 }
 
 async fn exchange(
@@ -187,16 +247,13 @@ async fn exchange(
         (shared.rule.clone(), seen)
     };
     let key = (seen.method.clone(), seen.path.clone(), seen.body.clone());
-    let mut verdict = match rule {
-        Some(rule) => rule(seen).await,
+    if let Some(stale) = lock(shared).lag.as_mut().and_then(|lag| lag.stale(&key)) {
+        return Ok(stale.map(Full::new));
+    }
+    let verdict = match rule {
+        Some(rule) => rule(seen.clone()).await,
         None => Verdict::Pass,
     };
-    if matches!(verdict, Verdict::Stale) {
-        if let Some(last) = lock(shared).last.get(&key) {
-            return Ok(last.clone().map(Full::new));
-        }
-        verdict = Verdict::Pass;
-    }
     match verdict {
         Verdict::Answer(Reply { status, headers, body }) => {
             let mut response = Response::builder().status(status);
@@ -206,9 +263,11 @@ async fn exchange(
             Ok(response.body(Full::new(Bytes::from(body)))?)
         }
         Verdict::CutBefore => Err(anyhow!("the rule of the test cuts the connection")),
-        Verdict::Pass | Verdict::CutAfter | Verdict::Stale => {
+        Verdict::Pass | Verdict::CutAfter => {
             let response = forward(http::Request::from_parts(parts, Full::new(body)), service).await?;
-            lock(shared).last.insert(key, response.clone());
+            if let Some(lag) = &mut lock(shared).lag {
+                lag.note(&seen, key, &response);
+            }
             if matches!(verdict, Verdict::CutAfter) {
                 return Err(anyhow!("the rule of the test cuts the connection"));
             }

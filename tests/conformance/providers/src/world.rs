@@ -7,7 +7,7 @@ use skysail_host::{
     CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, SandboxedProvider, Severity, check_config,
     credentials::{Credentials, SecretValues},
     describe,
-    egress::{EgressPolicy, EgressSpec},
+    egress::{CaBundleSpec, EgressPolicy, EgressSpec},
     http_client::HttpClient,
 };
 use skysail_provider::{
@@ -26,8 +26,6 @@ pub const CLUSTER: &str = "kubernetes";
 /// Longest time until the cloud has finished the work of one Service: load balancers of real clouds
 /// take seconds, on a busy machine some ten seconds.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(180);
-/// Longest wait between two calls, although the provider may ask for more.
-const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// A provider that serves, in front of its cloud.
 pub struct World<C> {
@@ -37,6 +35,8 @@ pub struct World<C> {
     pub proxy: Proxy,
     /// The component in the host.
     pub provider: SandboxedProvider,
+    /// Counts the calls of the provider.
+    pub release: Arc<Release>,
     /// What all calls say about themselves.
     pub call: Call,
     _engine: Engine,
@@ -49,12 +49,38 @@ impl<C: Cloud> World<C> {
     /// The environment cannot be set up, or the component is refused.
     pub async fn start() -> Result<Self> {
         let cloud = C::start().await.with_context(|| format!("the cloud of {} cannot be started", C::COMPONENT))?;
-        let proxy = Proxy::start(&cloud.services()).await?;
-        let settings = cloud.settings(proxy.origins());
+        Self::before(cloud).await
+    }
+
+    /// Starts the provider in front of a cloud that runs.
+    ///
+    /// # Errors
+    /// The component is refused.
+    pub async fn before(cloud: C) -> Result<Self> {
+        let proxy = Proxy::start(&cloud.services(), C::HTTPS).await?;
+        let settings = cloud.settings(proxy.origins())?;
         leaks::watch(settings.values.values().cloned());
         let engine = Engine::on_demand()?;
-        let provider = serve(&engine, C::COMPONENT, settings).await?;
-        Ok(Self { cloud, proxy, provider, call: Call::default(), _engine: engine })
+        let ca_bundle = proxy.certificate().map(|pem| CaBundleSpec::Pem(pem.to_owned()));
+        let (provider, release) = serve(&engine, C::COMPONENT, settings, ca_bundle).await?;
+        Ok(Self { cloud, proxy, provider, release, call: Call::default(), _engine: engine })
+    }
+
+    /// Repeats a call while it returns `RetryAfter`, as the controllers do, but sooner.
+    ///
+    /// # Errors
+    /// Every other error, or the cloud does not finish in time.
+    pub async fn until_settled<T>(&self, what: &str, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T> {
+        let end = tokio::time::Instant::now() + SETTLED_WITHIN;
+        loop {
+            match call().await {
+                Err(error) if error.code == Code::RetryAfter => {
+                    ensure!(tokio::time::Instant::now() < end, "{what} did not finish in {SETTLED_WITHIN:?}: {error}");
+                    tokio::time::sleep(error.retry_after.unwrap_or(C::WAIT_MAX).min(C::WAIT_MAX)).await;
+                }
+                result => return result.map_err(|error| anyhow!("{what}: {error} [{:?}]", error.code)),
+            }
+        }
     }
 
     /// Creates machines with these names.
@@ -102,7 +128,7 @@ impl<C: Cloud> World<C> {
     /// # Errors
     /// As [`Self::ensure`].
     pub async fn ensure_in(&self, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
-        until_settled("ensure", async || self.ensure_once(cluster, service, nodes).await).await
+        self.until_settled("ensure", async || self.ensure_once(cluster, service, nodes).await).await
     }
 
     /// Calls `update` until the cloud has finished.
@@ -111,7 +137,7 @@ impl<C: Cloud> World<C> {
     /// As [`Self::ensure`].
     pub async fn update(&self, service: &Service, nodes: &NodeSet) -> Result<()> {
         let balancers = self.provider.load_balancers().ok_or_else(no_interface)?;
-        until_settled("update", async || balancers.update(&self.call, CLUSTER, service, nodes).await).await
+        self.until_settled("update", async || balancers.update(&self.call, CLUSTER, service, nodes).await).await
     }
 
     /// One call of `ensure-deleted`.
@@ -138,7 +164,7 @@ impl<C: Cloud> World<C> {
     /// # Errors
     /// As [`Self::ensure`].
     pub async fn ensure_deleted_in(&self, cluster: &str, service: &Service) -> Result<()> {
-        until_settled("ensure-deleted", async || self.ensure_deleted_once(cluster, service).await).await
+        self.until_settled("ensure-deleted", async || self.ensure_deleted_once(cluster, service).await).await
     }
 
     /// The current status in the cloud.
@@ -167,7 +193,7 @@ impl<C: Cloud> World<C> {
     /// As [`Self::ensure`].
     pub async fn delete_owned(&self, cluster: &str, owned: &OwnedLoadBalancer) -> Result<()> {
         let inventory = self.provider.load_balancer_inventory().ok_or_else(no_interface)?;
-        until_settled("inventory.delete", async || inventory.delete(&self.call, cluster, owned).await).await
+        self.until_settled("inventory.delete", async || inventory.delete(&self.call, cluster, owned).await).await
     }
 
     /// Asks for the machines of these nodes.
@@ -183,9 +209,14 @@ impl<C: Cloud> World<C> {
 }
 
 /// The component under these settings, after all checks of an admission.
-async fn serve(engine: &Engine, name: &str, settings: Settings) -> Result<SandboxedProvider> {
+async fn serve(
+    engine: &Engine,
+    name: &'static str,
+    settings: Settings,
+    ca_bundle: Option<CaBundleSpec>,
+) -> Result<(SandboxedProvider, Arc<Release>)> {
     let Settings { config, rules, credentials, values } = settings;
-    let spec = EgressSpec { rules, allow_cidrs: vec!["127.0.0.0/8".to_owned()], ..EgressSpec::default() };
+    let spec = EgressSpec { rules, ca_bundle, allow_cidrs: vec!["127.0.0.0/8".to_owned()], ..EgressSpec::default() };
     let value = |name: &str| values.get(name).cloned();
     let credentials = Credentials::load(&credentials, &value, &SecretValues::new())?;
     let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
@@ -193,27 +224,15 @@ async fn serve(engine: &Engine, name: &str, settings: Settings) -> Result<Sandbo
     let options =
         SandboxOptions { name: name.to_owned(), limits, config: config.clone(), http: Some(Arc::new(client)) };
     let sandbox = Sandbox::new(engine, CallRecorder::default(), options)?;
-    let release = Arc::new(Release::from_wasm(&sandbox, &component::built(name)?)?);
+    // No test looks at the digest.
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let release = Arc::new(Release::new(&sandbox, &*component::compiled(name)?, &digest)?);
     let info = Arc::new(describe(&sandbox, &release).await?);
     let problems = check_config(&sandbox, &release, &config).await?;
     if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Fatal) {
         bail!("the component refuses the cloud-config of the suite: {}: {}", problem.key, problem.message);
     }
-    Ok(SandboxedProvider::new(sandbox, release, info))
-}
-
-/// Repeats a call while it returns `RetryAfter`, as the controllers do, but sooner.
-pub(crate) async fn until_settled<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T> {
-    let end = tokio::time::Instant::now() + SETTLED_WITHIN;
-    loop {
-        match call().await {
-            Err(error) if error.code == Code::RetryAfter => {
-                ensure!(tokio::time::Instant::now() < end, "{what} did not finish within {SETTLED_WITHIN:?}: {error}");
-                tokio::time::sleep(error.retry_after.unwrap_or(WAIT_MAX).min(WAIT_MAX)).await;
-            }
-            result => return result.map_err(|error| anyhow!("{what}: {error} [{:?}]", error.code)),
-        }
-    }
+    Ok((SandboxedProvider::new(sandbox, Arc::clone(&release), info), release))
 }
 
 /// A set of these nodes.

@@ -37,15 +37,15 @@ impl Cloud for Simulated {
         self.server.url.strip_prefix("http://").and_then(|address| address.parse().ok()).into_iter().collect()
     }
 
-    fn settings(&self, origins: &[String]) -> Settings {
+    fn settings(&self, origins: &[String]) -> Result<Settings> {
         let bearer = Some(ValueFrom::Env("TOKEN".to_owned()));
         let api = CredentialSpec { origins: origins.to_vec(), bearer, ..CredentialSpec::default() };
-        Settings {
+        Ok(Settings {
             config: format!("[Global]\nendpoint = {}\nzone = zone-a\n", origins.concat()),
             rules: vec![EgressRuleSpec { origins: origins.to_vec(), ..EgressRuleSpec::default() }],
             credentials: BTreeMap::from([("api".to_owned(), api)]),
             values: BTreeMap::from([("TOKEN".to_owned(), self.server.token.clone())]),
-        }
+        })
     }
 
     async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>> {

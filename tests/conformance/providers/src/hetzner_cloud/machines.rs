@@ -228,12 +228,13 @@ fn add_route(network: &mut Value, body: &Value) -> Result<(), Refused> {
 
 /// The wanted or the first free address of a network's subnets.
 pub(super) fn address_in(project: &Project, network: &Value, ip: &Value, within: &Value) -> Result<String, Refused> {
-    let nets = |collection: &str| {
-        let all = project.all(collection).into_iter().cloned();
-        all.flat_map(|object| object["private_net"].as_array().cloned().unwrap_or_default()).collect::<Vec<_>>()
-    };
-    let used = nets("servers").into_iter().chain(nets("load_balancers")).filter(|net| net["network"] == network["id"]);
-    let used: BTreeSet<String> = used.filter_map(|net| net["ip"].as_str().map(str::to_owned)).collect();
+    let used: BTreeSet<&str> = ["servers", "load_balancers"]
+        .into_iter()
+        .flat_map(|collection| project.all(collection))
+        .flat_map(|object| object["private_net"].as_array().into_iter().flatten())
+        .filter(|net| net["network"] == network["id"])
+        .filter_map(|net| net["ip"].as_str())
+        .collect();
     if let Some(ip) = ip.as_str() {
         let address: Ipv4Addr = ip.parse().map_err(|_| refused(422, "invalid_input", "invalid input in field 'ip'"))?;
         if used.contains(ip) || !contains(&network["ip_range"], address)? {
@@ -245,7 +246,7 @@ pub(super) fn address_in(project: &Project, network: &Value, ip: &Value, within:
     for subnet in subnets.filter(|range| within.is_null() || within == *range) {
         let (first, size) = range(subnet)?;
         let free = (2..size.saturating_sub(1)).map(|at| Ipv4Addr::from_bits(first.to_bits() + at).to_string());
-        if let Some(ip) = free.into_iter().find(|ip| !used.contains(ip)) {
+        if let Some(ip) = free.into_iter().find(|ip| !used.contains(ip.as_str())) {
             return Ok(ip);
         }
     }

@@ -1,16 +1,13 @@
 //! Requests that fail at every place: the provider says why, and the next call completes the work.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use skysail_provider::{Code, Error, NodeSet, Service};
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use super::{
     balancers::{two_nodes, web},
@@ -25,9 +22,6 @@ use crate::{
 /// More requests than one Service needs: a provider that comes so far goes round in a circle.
 const PLACES_MAX: usize = 200;
 
-/// Wait between two calls that the provider asks for.
-const POLL: Duration = Duration::from_millis(200);
-
 /// A failure of one request, and the codes that the provider may return for it. No code: whatever
 /// the provider makes of it, as long as the next call completes the work.
 struct Failure {
@@ -35,6 +29,8 @@ struct Failure {
     judge: Judge,
     codes: &'static [Code],
     writes_only: bool,
+    /// Whether the later requests of the call fail, too: the provider cannot help itself.
+    lasts: bool,
 }
 
 impl Failure {
@@ -47,6 +43,7 @@ impl Failure {
             judge: Arc::new(move |_| verdict.clone()),
             codes,
             writes_only: false,
+            lasts: false,
         };
         let answer = |status, body| Verdict::Answer(Reply::new(status, body));
         vec![
@@ -60,19 +57,27 @@ impl Failure {
                 judge: Arc::new(|request| Verdict::Answer(C::throttled(request))),
                 codes: &[Code::RetryAfter],
                 writes_only: false,
+                lasts: false,
             },
             Self {
                 name: "an exhausted quota",
                 judge: Arc::new(|request| C::quota_exceeded(request).map_or(Verdict::Pass, Verdict::Answer)),
                 codes: &[Code::Exhausted],
                 writes_only: true,
+                lasts: true,
             },
         ]
     }
 
     /// A write whose answer is lost.
     fn lost_answer() -> Self {
-        Self { name: "a lost answer", judge: Arc::new(|_| Verdict::CutAfter), codes: &[], writes_only: true }
+        Self {
+            name: "a lost answer",
+            judge: Arc::new(|_| Verdict::CutAfter),
+            codes: &[],
+            writes_only: true,
+            lasts: false,
+        }
     }
 }
 
@@ -197,17 +202,7 @@ pub async fn a_cloud_whose_lists_lag_behind_gets_no_second_load_balancer<C: Bala
     let (world, nodes, empty) = two_nodes::<C>().await?;
     let service = web(&world.cloud, "web");
     let whole = undisturbed(&world, &service, &nodes).await?;
-    // The reads that were stale since the last write.
-    let stale = Arc::new(Mutex::new(BTreeSet::new()));
-    world.proxy.decide(move |request| {
-        let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
-        if C::is_write(request) {
-            stale.clear();
-            return Verdict::Pass;
-        }
-        let key = (request.method.clone(), request.path.clone(), request.body.clone());
-        if stale.insert(key) { Verdict::Stale } else { Verdict::Pass }
-    });
+    world.proxy.lag_behind(C::is_write);
     // A stale read may make a write that the cloud refuses; the controllers repeat the call.
     for _ in 0..20 {
         if world.ensure(&service, &nodes).await.is_ok() {
@@ -235,17 +230,21 @@ async fn interrupted<C: Balancers>(
     mut call: impl AsyncFnMut() -> Result<(), Error>,
 ) -> Result<bool> {
     ensure!(place < PLACES_MAX, "the provider sent {PLACES_MAX} requests for one Service and did not finish");
-    let (judge, writes_only) = (Arc::clone(&failure.judge), failure.writes_only);
+    let (judge, writes_only, lasts) = (Arc::clone(&failure.judge), failure.writes_only, failure.lasts);
     let met = Arc::new(Mutex::new(None));
     let (counted, noted) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&met));
     let counts = Arc::clone(&counted);
     world.proxy.decide(move |request| {
-        if (writes_only && !C::is_write(request)) || counts.fetch_add(1, Ordering::SeqCst) != place {
+        if writes_only && !C::is_write(request) {
+            return Verdict::Pass;
+        }
+        let number = counts.fetch_add(1, Ordering::SeqCst);
+        if number < place || (number > place && !lasts) {
             return Verdict::Pass;
         }
         let verdict = judge(request);
         if !matches!(verdict, Verdict::Pass) {
-            *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.clone());
+            noted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(request.clone());
         }
         verdict
     });
@@ -257,7 +256,7 @@ async fn interrupted<C: Balancers>(
         if met.is_some() || !waits || Instant::now() > end {
             break (result, met);
         }
-        wait_before_the_next_call().await;
+        wait_before_the_next_call::<C>().await;
     };
     world.proxy.pass();
     let Some(request) = met else {
@@ -275,8 +274,8 @@ async fn interrupted<C: Balancers>(
 }
 
 /// The cloud needs some time before the next call can do more.
-async fn wait_before_the_next_call() {
-    tokio::time::sleep(POLL).await;
+async fn wait_before_the_next_call<C: Balancers>() {
+    tokio::time::sleep(C::WAIT_MAX).await;
 }
 
 async fn undisturbed<C: Balancers>(world: &World<C>, service: &Service, nodes: &NodeSet) -> Result<Vec<String>> {

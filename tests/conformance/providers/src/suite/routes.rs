@@ -9,7 +9,7 @@ use super::same;
 use crate::{
     cloud::Routing,
     proxy::{Judge, Reply, Verdict},
-    world::{CLUSTER, World, until_settled},
+    world::{CLUSTER, World},
 };
 
 /// More requests than two routes need.
@@ -58,6 +58,11 @@ async fn delete<C: Routing>(world: &World<C>, listed: &[Route]) -> Result<(), Er
     all(routes.delete(&world.call, CLUSTER, listed).await)
 }
 
+/// Whether a call has succeeded so far.
+fn is_settled_or_waits(result: &Result<(), Error>) -> bool {
+    result.as_ref().err().is_none_or(|error| error.code == Code::RetryAfter)
+}
+
 /// Each route is created once and listed with a target that the host can resolve to its node;
 /// repeated calls change nothing, and a deletion leaves what was there before.
 ///
@@ -66,7 +71,7 @@ async fn delete<C: Routing>(world: &World<C>, listed: &[Route]) -> Result<(), Er
 pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
     let (world, wanted, before) = two_routes::<C>().await?;
     ensure!(list(&world).await?.is_empty(), "routes are listed before the first one is created");
-    until_settled("routes", async || create(&world, &wanted).await).await?;
+    world.until_settled("routes", async || create(&world, &wanted).await).await?;
     let created = world.cloud.routes().await?;
     let listed = list(&world).await?;
     ensure!(listed.len() == 2, "two routes were created, and these are listed: {listed:?}");
@@ -81,10 +86,10 @@ pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
         ensure!(found, "the host does not find the node of {route:?}");
     }
     world.proxy.clear();
-    until_settled("routes", async || create(&world, &wanted).await).await?;
+    world.until_settled("routes", async || create(&world, &wanted).await).await?;
     same("writes of a second creation", &world.writes(), &[])?;
     for _ in 0..2 {
-        until_settled("routes", async || delete(&world, &listed).await).await?;
+        world.until_settled("routes", async || delete(&world, &listed).await).await?;
         same("the routes after a deletion", &world.cloud.routes().await?, &before)?;
     }
     ensure!(created != before, "the creation changed nothing in the cloud");
@@ -100,8 +105,8 @@ pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
 pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Result<()> {
     let (world, [one, other], _) = two_routes::<C>().await?;
     let [moved, first] = [NewRoute { destination_cidr: one.destination_cidr.clone(), ..other }, one];
-    until_settled("routes", async || create(&world, std::slice::from_ref(&first)).await).await?;
-    match until_settled("routes", async || create(&world, std::slice::from_ref(&moved)).await).await {
+    world.until_settled("routes", async || create(&world, std::slice::from_ref(&first)).await).await?;
+    match world.until_settled("routes", async || create(&world, std::slice::from_ref(&moved)).await).await {
         Ok(()) => {
             let listed = list(&world).await?;
             let [route] = listed.as_slice() else { bail!("after the replacement: {listed:?}") };
@@ -118,7 +123,7 @@ pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Re
         }
     }
     let listed = list(&world).await?;
-    until_settled("routes", async || delete(&world, &listed).await).await
+    world.until_settled("routes", async || delete(&world, &listed).await).await
 }
 
 /// A request fails, at each place in turn: a list is never short, and the next call completes the
@@ -128,7 +133,7 @@ pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Re
 /// The provider does otherwise.
 pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()> {
     let (world, wanted, before) = two_routes::<C>().await?;
-    until_settled("routes", async || create(&world, &wanted).await).await?;
+    world.until_settled("routes", async || create(&world, &wanted).await).await?;
     let created = world.cloud.routes().await?;
     let always = |verdict: Verdict| -> Judge { Arc::new(move |_| verdict.clone()) };
     let failures: [(&str, Judge); 4] = [
@@ -164,7 +169,8 @@ pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()>
             let reached = world.proxy.take().len() > place;
             world.proxy.pass();
             let left = list(&world).await?;
-            until_settled("routes", async || delete(&world, &left).await)
+            world
+                .until_settled("routes", async || delete(&world, &left).await)
                 .await
                 .with_context(|| format!("{name} at request {place}"))?;
             same(
@@ -176,7 +182,8 @@ pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()>
             let made = create(&world, &wanted).await;
             let reached = reached || world.proxy.take().len() > place;
             world.proxy.pass();
-            until_settled("routes", async || create(&world, &wanted).await)
+            world
+                .until_settled("routes", async || create(&world, &wanted).await)
                 .await
                 .with_context(|| format!("{name} at request {place}"))?;
             same(
@@ -185,8 +192,9 @@ pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()>
                 &created,
             )?;
             if !reached {
-                deleted?;
-                made?;
+                for result in [deleted, made] {
+                    ensure!(is_settled_or_waits(&result), "no request failed: {result:?}");
+                }
                 break;
             }
         }

@@ -1,10 +1,13 @@
 //! The suite of every provider against each cloud.
 
 use skysail_test_providers::{
-    clouds::simcloud::Simulated,
-    leaks,
+    clouds::{hetzner::Hetzner, simcloud::Simulated, vsphere::Vsphere},
+    leaks, published,
     suite::{balancers, faults, inventory, machines, routes},
 };
+
+mod hetzner;
+mod vsphere;
 
 /// A test of each function, for one cloud.
 macro_rules! suite {
@@ -12,7 +15,9 @@ macro_rules! suite {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $requirement() -> Result<()> {
-                super::$module::$requirement::<super::$cloud>().await?;
+                let result = super::$module::$requirement::<super::$cloud>().await;
+                super::published::none()?;
+                result?;
                 super::leaks::none()
             }
         )+
@@ -64,10 +69,24 @@ macro_rules! routes {
     };
 }
 
+mod hetzner_cloud {
+    use anyhow::Result;
+
+    instances!(Hetzner);
+    load_balancers!(Hetzner);
+    routes!(Hetzner);
+}
+
 mod simcloud {
     use anyhow::Result;
 
     instances!(Simulated);
     load_balancers!(Simulated);
     routes!(Simulated);
+}
+
+mod vcenter_server {
+    use anyhow::Result;
+
+    instances!(Vsphere);
 }

@@ -1,0 +1,40 @@
+//! The Provider that a guest's folder shows as an example.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use skysail_host::egress::EgressRuleSpec;
+
+#[derive(Deserialize)]
+struct Provider {
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    egress: Egress,
+}
+
+#[derive(Deserialize)]
+struct Egress {
+    rules: Vec<EgressRuleSpec>,
+}
+
+/// The egress rules of `guests/GUEST/provider.yaml`, after these replacements in the text: of
+/// origins by those of the proxies, and of names by those of the environment. So the suite shows
+/// that a provider needs no other rule.
+///
+/// # Errors
+/// The file cannot be read, or a text that is to be replaced is not in it.
+pub fn rules(guest: &str, replacements: &[(&str, &str)]) -> Result<Vec<EgressRuleSpec>> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../guests").join(guest).join("provider.yaml");
+    let mut text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    for (from, to) in replacements {
+        ensure!(text.contains(from), "{} has no {from}; correct the test", file.display());
+        text = text.replace(from, to);
+    }
+    let provider: Provider =
+        serde_saphyr::from_str(&text).with_context(|| format!("{} is no Provider", file.display()))?;
+    Ok(provider.spec.egress.rules)
+}
