@@ -21,9 +21,10 @@ struct Egress {
     rules: Vec<EgressRuleSpec>,
 }
 
-/// The egress rules of `guests/GUEST/provider.yaml`, after these replacements in the text: of
-/// origins by those of the proxies, and of names by those of the environment. So the suite shows
-/// that a provider needs no other rule.
+/// The egress rules of `guests/GUEST/provider.yaml`, after these replacements in the text.
+///
+/// Origins are replaced by those of the proxies, and names by those of the environment. So the suite
+/// shows that a provider needs no other rule.
 ///
 /// # Errors
 /// The file cannot be read, or a text that is to be replaced is not in it.

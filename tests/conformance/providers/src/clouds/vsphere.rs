@@ -47,6 +47,12 @@ struct Facts {
     password: String,
 }
 
+/// The answer to a question for machines.
+#[derive(Debug, Deserialize)]
+struct Addition {
+    machines: Vec<Created>,
+}
+
 /// A machine that was created.
 #[derive(Debug, Deserialize)]
 struct Created {
@@ -62,8 +68,8 @@ impl Vsphere {
     /// The simulator refuses.
     pub fn add(&self, datacenter: &str, machines: &[(&str, Option<&str>)]) -> Result<Vec<Node>> {
         let wanted: Vec<_> = machines.iter().map(|(name, uuid)| json!({"name": name, "uuid": uuid})).collect();
-        let mut answer = self.program.ask(&json!({"add": {"datacenter": datacenter, "machines": wanted}}))?;
-        let created: Vec<Created> = serde_json::from_value(answer["machines"].take())?;
+        let answer = self.program.ask(&json!({"add": {"datacenter": datacenter, "machines": wanted}}))?;
+        let Addition { machines: created } = serde_json::from_value(answer)?;
         ensure!(created.len() == machines.len(), "{} machines were created", created.len());
         Ok(created.into_iter().zip(machines).map(|(created, (name, _))| node(name, &created)).collect())
     }
