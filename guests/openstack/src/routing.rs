@@ -97,12 +97,13 @@ impl<C: Cloud> Routing<'_, C> {
     pub(crate) fn delete(&self, surplus: &[Route]) -> Result<Vec<Result<()>>> {
         let (router, networks) = self.look()?;
         let routes: Vec<Option<RouterRoute>> = surplus.iter().map(listed_route).collect();
-        let present: Vec<&RouterRoute> =
-            routes.iter().flatten().filter(|route| router.routes.contains(route)).collect();
-        let surplus: Vec<RouterRoute> = present.into_iter().cloned().collect();
-        self.change(router, &surplus, &[])?;
         let all: Vec<&RouterRoute> = routes.iter().flatten().collect();
+        // The pairs first: `list` shows a route that is left over, and nothing shows a pair.
         let pairs = self.change_pairs(&all, &networks, false)?;
+        let is_free = |route: &&RouterRoute| pairs.iter().all(|(other, _)| other != *route);
+        let present = all.into_iter().filter(is_free).filter(|route| router.routes.contains(route));
+        let surplus: Vec<RouterRoute> = present.cloned().collect();
+        self.change(router, &surplus, &[])?;
         // None is not a route that `list` returned.
         let failed = |route: Option<RouterRoute>| pairs.iter().find(|(other, _)| route.as_ref() == Some(other));
         let result = |route: Option<RouterRoute>| failed(route).map_or(Ok(()), |(_, error)| Err(error.clone()));
