@@ -98,7 +98,10 @@ fn by_default_a_rollout_has_only_a_probation() {
 #[test]
 fn another_user_in_a_vendors_file_is_another_setting_and_another_password_is_not() {
     let fingerprint = |user: &str, password: &str| {
-        let folder = folder(&document("vendorConfig: {format: openstack, file: cloud.conf}\n"));
+        let folder = folder(&document(
+            "vendorConfig: {format: openstack, file: cloud.conf}\n\
+             egress: {rules: [{origins: [\"https://keystone.example.com\"]}]}\n",
+        ));
         let conf = format!(
             "[Global]\nauth-url = https://keystone.example.com/v3\nusername = {user}\npassword = {password}\n\
              tenant-id = k8s\ndomain-name = Default\n"
