@@ -12,6 +12,7 @@ use crate::{
     call::Call,
     cloud::{list, send},
     deletion,
+    fault::Expected as _,
     groups::{self, Change, Groups, Owned},
     plan::network::Network as Plan,
     subnets,
@@ -118,7 +119,7 @@ impl NetworkTask<'_> {
         })?;
         let created =
             created.ok_or_else(|| Error::Internal("CreateLoadBalancer answered no load balancer".to_owned()))?;
-        let listeners = Listeners { listeners: Vec::new(), targets: Vec::new() };
+        let listeners = Listeners { listeners: Vec::new(), targets: Vec::new(), is_open: false };
         listeners.reconcile(self, &created)?;
         self.attributes(&created)?;
         Ok(created)
@@ -134,8 +135,11 @@ impl NetworkTask<'_> {
         }
         let of = |action: &'static str| Call::elb_v2(action).set("LoadBalancerArn", &found.arn);
         let listeners = list(cloud, &of("DescribeListeners"), &LISTENERS, Listener::read)?;
-        let targets = list(cloud, &of("DescribeTargetGroups"), &TARGET_GROUPS, TargetGroup::read)?;
-        Listeners { listeners, targets }.reconcile(self, &found)?;
+        // A load balancer without listeners, which an incomplete `ensure` left, has no target groups.
+        let targets = list(cloud, &of("DescribeTargetGroups"), &TARGET_GROUPS, TargetGroup::read);
+        let targets = targets.unless(&["TargetGroupNotFound"])?.unwrap_or_default();
+        let is_open = listeners::is_open(&tags);
+        Listeners { listeners, targets, is_open }.reconcile(self, &found)?;
         self.attributes(&found)?;
         let missing = changed_tags(&self.task.tags(&self.plan.common.tags), &tags);
         if !missing.is_empty() {

@@ -76,9 +76,11 @@ fn of_another(service: &Service) -> Service {
     Service { uid: "ffffffff-4e5f-6789-abcd-ef0123456789".to_owned(), name: "other".to_owned(), ..service.clone() }
 }
 
-/// Every way in which `ensure` can end before it has finished: the next one finishes it, makes no
-/// further write, and a deletion leaves nothing, also of the unfinished one.
+/// Every way in which `ensure` can end before it has finished: the next one finishes it and leaves
+/// no more than an undisturbed one, a third one makes no write, and a deletion leaves nothing, also of the unfinished one.
 fn survives_every_crash(more: &str, before: Option<&Service>, service: &Service) {
+    let undisturbed = World::new(more);
+    undisturbed.made(service, 3);
     for writes in 0..60 {
         let [finished, deleted] = [World::new(more), World::new(more)];
         let mut completed = false;
@@ -91,6 +93,7 @@ fn survives_every_crash(more: &str, before: Option<&Service>, service: &Service)
             world.aws.live();
         }
         finished.made(service, 3);
+        assert_eq!(finished.left(), undisturbed.left(), "after {writes} writes");
         let again = finished.writes(|world| world.made(service, 3));
         assert_eq!(again, [""; 0], "after {writes} writes");
         finished.task(service).ensure_deleted().unwrap();

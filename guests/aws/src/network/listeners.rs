@@ -7,16 +7,31 @@ use skysail_guest_sdk::{Error, Result};
 use super::{NetworkTask, targets};
 use crate::{
     call::Call,
-    cloud::send_every,
+    cloud::{send, send_every},
     fault::Expected as _,
     plan::network::Port,
-    wire::elb_v2::{Listener, LoadBalancer, TargetGroup},
+    wire::{
+        Tags,
+        elb_v2::{Listener, LoadBalancer, TargetGroup},
+    },
 };
+
+/// The tag of a load balancer whose target groups are being replaced. AWS lists the target groups
+/// of a load balancer by its listeners, so a call that ends after it changed a listener leaves
+/// target groups that only the list of the whole account has.
+const REPLACING: &str = "skysail.dev/replacing-target-groups";
 
 /// What a load balancer has.
 pub(super) struct Listeners {
     pub(super) listeners: Vec<Listener>,
     pub(super) targets: Vec<TargetGroup>,
+    /// Whether an earlier call did not finish the replacement of target groups.
+    pub(super) is_open: bool,
+}
+
+/// Whether the tags say that target groups are being replaced.
+pub(super) fn is_open(tags: &Tags) -> bool {
+    tags.contains_key(REPLACING)
 }
 
 impl Listeners {
@@ -41,6 +56,13 @@ impl Listeners {
                 None => creations.push(create(task, balancer, port, group)),
             }
         }
+        let unused: Vec<_> = self.targets.iter().filter(|group| !groups.contains(&group.arn)).collect();
+        let is_replacing = !unused.is_empty();
+        if is_replacing && !self.is_open {
+            let tag = Tags::from([(REPLACING.to_owned(), "true".to_owned())]);
+            let call = Call::elb_v2("AddTags").list("ResourceArns", [&balancer.arn]).pairs("Tags", &tag);
+            send(cloud, call).map_err(Error::from)?;
+        }
         let surplus = self.listeners.iter().filter(|listener| !kept.contains(&listener.arn));
         let deletions: Vec<_> =
             surplus.map(|listener| Call::elb_v2("DeleteListener").set("ListenerArn", &listener.arn)).collect();
@@ -50,12 +72,12 @@ impl Listeners {
         }
         writes.extend(creations);
         send_every(cloud, writes)?;
-        let unused = self.targets.iter().filter(|group| !groups.contains(&group.arn));
-        send_every(
-            cloud,
-            unused.map(|group| Call::elb_v2("DeleteTargetGroup").set("TargetGroupArn", &group.arn)).collect(),
-        )
-        .map(drop)
+        targets::delete(task, &unused, &groups, self.is_open)?;
+        if is_replacing || self.is_open {
+            let call = Call::elb_v2("RemoveTags").list("ResourceArns", [&balancer.arn]).list("TagKeys", [REPLACING]);
+            send(cloud, call).map_err(Error::from)?;
+        }
+        Ok(())
     }
 }
 

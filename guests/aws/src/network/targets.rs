@@ -6,13 +6,17 @@ use skysail_guest_sdk::{Error, Result};
 
 use super::{NetworkTask, listeners::taken};
 use crate::{
-    balancing::changed_tags,
+    balancing::{Task, changed_tags},
     call::Call,
     cloud::{Answer, Cloud, list, send_every},
     deletion,
     fault::Fault,
     plan::network::{Check, Port},
-    wire::elb_v2::{LoadBalancer, TARGET_GROUPS, Target, TargetGroup, attributes},
+    tagging,
+    wire::{
+        Tags,
+        elb_v2::{LoadBalancer, TARGET_GROUPS, Target, TargetGroup, attributes},
+    },
 };
 
 /// Targets of one call, as in the vendor's manager.
@@ -50,6 +54,29 @@ pub(super) fn ensure(task: &NetworkTask<'_>, balancer: &LoadBalancer, present: &
     send_every(cloud, join)?;
     set_attributes(task, of_ports.iter().map(|(_, group, _)| *group).collect())?;
     Ok(of_ports.into_iter().map(|(_, group, _)| group.arn.clone()).collect())
+}
+
+/// Deletes target groups that no listener needs, and those of the Service that an earlier call
+/// replaced without coming so far.
+pub(super) fn delete(task: &NetworkTask<'_>, unused: &[&TargetGroup], kept: &[String], was_open: bool) -> Result<()> {
+    let Task { cloud, tagging, service, .. } = task.task;
+    let mut doomed: Vec<String> = unused.iter().map(|group| group.arn.clone()).collect();
+    if was_open {
+        let all = list(*cloud, &Call::elb_v2("DescribeTargetGroups"), &TARGET_GROUPS, TargetGroup::read)?;
+        let prefix = deletion::readable(&service.namespace, &service.name);
+        let is_left = |group: &&TargetGroup| {
+            group.load_balancers.is_empty() && group.name.starts_with(&prefix) && !kept.contains(&group.arn)
+        };
+        let left: Vec<&str> = all.iter().filter(is_left).map(|group| group.arn.as_str()).collect();
+        let key = task.task.key();
+        let is_ours = |tags: &Tags| tagging.owns(tags) && tags.get(tagging::SERVICE) == Some(&key);
+        let tags = deletion::network_tags(*cloud, &left)?;
+        doomed.extend(tags.into_iter().filter(|(_, tags)| is_ours(tags)).map(|(arn, _)| arn));
+    }
+    doomed.sort_unstable();
+    doomed.dedup();
+    send_every(*cloud, doomed.iter().map(|arn| Call::elb_v2("DeleteTargetGroup").set("TargetGroupArn", arn)).collect())
+        .map(drop)
 }
 
 /// Whether AWS can bring the group to what the port needs: the rest of a health check can be
