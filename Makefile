@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo picture test check simulate guests bench fmt
+.PHONY: help setup demo picture test test-aws test-openstack check simulate guests bench fmt
 MAKEFLAGS += --no-print-directory
 
 # Runs a command with the tools that .ci/setup found or built.
@@ -14,7 +14,7 @@ cargo := $(with) cargo
 help: ## this list
 	@echo 'Skysail: a Kubernetes cloud-controller-manager whose providers are WebAssembly components.'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 	@echo
 	@echo 'On a bare Debian 12, or with rustup, no manual installation is needed. Start with: make demo'
 
@@ -37,6 +37,12 @@ picture: ## run the demonstration and draw its output as deploy/docs/demo.svg, t
 
 test: ## all tests, also against a real API server and a real Incus (root or sudo; about an hour from nothing)
 	@.ci/test
+
+test-aws: ## the suite of every provider against moto, which plays AWS (no root)
+	@.ci/test aws
+
+test-openstack: ## the suite of every provider against the real services of OpenStack (no root)
+	@.ci/test openstack
 
 check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no root
 	@.ci/setup check

@@ -132,4 +132,7 @@ pub struct Settings {
     pub credentials: BTreeMap<String, CredentialSpec>,
     /// The values of environment variables that the credentials name: all of them secret.
     pub values: BTreeMap<String, String>,
+    /// The same for values that are not secret, such as the ID of an access key, which is in each
+    /// request.
+    pub public: BTreeMap<String, String>,
 }

@@ -97,23 +97,25 @@ type Key = (String, String, Bytes);
 /// A cloud whose reads lag behind its writes.
 struct Lag {
     is_write: fn(&Request) -> bool,
-    /// The last response to each read, and whether it was given once more since the last write.
+    /// The cloud's last answer to each read, and whether the one before was given since the last
+    /// write.
     reads: HashMap<Key, (Response<Bytes>, bool)>,
 }
 
 impl Lag {
-    /// The response from before the last write, once.
-    fn stale(&mut self, key: &Key) -> Option<Response<Bytes>> {
-        let (response, given) = self.reads.get_mut(key)?;
-        (!std::mem::replace(given, true)).then(|| response.clone())
-    }
-
-    /// Notes what the cloud answered. A write that the cloud refused changed nothing.
-    fn note(&mut self, request: &Request, key: Key, response: &Response<Bytes>) {
-        if !(self.is_write)(request) {
-            self.reads.insert(key, (response.clone(), true));
-        } else if response.status().is_success() {
-            self.reads.values_mut().for_each(|(_, given)| *given = false);
+    /// The response to give in place of the cloud's: the first of equal reads after a write has
+    /// the answer from before. A write that the cloud refused changed nothing.
+    fn instead_of(&mut self, request: &Request, response: Response<Bytes>) -> Response<Bytes> {
+        if (self.is_write)(request) {
+            if response.status().is_success() {
+                self.reads.values_mut().for_each(|(_, given)| *given = false);
+            }
+            return response;
+        }
+        let key = (request.method.clone(), request.path.clone(), request.body.clone());
+        match self.reads.insert(key, (response.clone(), true)) {
+            Some((before, false)) => before,
+            _ => response,
         }
     }
 }
@@ -246,10 +248,6 @@ async fn exchange(
         shared.seen.push(seen.clone());
         (shared.rule.clone(), seen)
     };
-    let key = (seen.method.clone(), seen.path.clone(), seen.body.clone());
-    if let Some(stale) = lock(shared).lag.as_mut().and_then(|lag| lag.stale(&key)) {
-        return Ok(stale.map(Full::new));
-    }
     let verdict = match rule {
         Some(rule) => rule(seen.clone()).await,
         None => Verdict::Pass,
@@ -265,9 +263,10 @@ async fn exchange(
         Verdict::CutBefore => Err(anyhow!("the rule of the test cuts the connection")),
         Verdict::Pass | Verdict::CutAfter => {
             let response = forward(http::Request::from_parts(parts, Full::new(body)), service).await?;
-            if let Some(lag) = &mut lock(shared).lag {
-                lag.note(&seen, key, &response);
-            }
+            let response = match &mut lock(shared).lag {
+                Some(lag) => lag.instead_of(&seen, response),
+                None => response,
+            };
             if matches!(verdict, Verdict::CutAfter) {
                 return Err(anyhow!("the rule of the test cuts the connection"));
             }

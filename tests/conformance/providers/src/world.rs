@@ -215,9 +215,9 @@ async fn serve(
     settings: Settings,
     ca_bundle: Option<CaBundleSpec>,
 ) -> Result<(SandboxedProvider, Arc<Release>)> {
-    let Settings { config, rules, credentials, values } = settings;
+    let Settings { config, rules, credentials, values, public } = settings;
     let spec = EgressSpec { rules, ca_bundle, allow_cidrs: vec!["127.0.0.0/8".to_owned()], ..EgressSpec::default() };
-    let value = |name: &str| values.get(name).cloned();
+    let value = |name: &str| values.get(name).or_else(|| public.get(name)).cloned();
     let credentials = Credentials::load(&credentials, &value, &SecretValues::new())?;
     let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
     let client = HttpClient::new(Arc::new(EgressPolicy::new(&spec)?), Arc::new(credentials), &limits.http())?;

@@ -103,6 +103,7 @@ impl Cloud for Hetzner {
             rules,
             credentials: BTreeMap::from([("hcloud".to_owned(), hcloud)]),
             values: BTreeMap::from([("TOKEN".to_owned(), TOKEN.to_owned())]),
+            ..Settings::default()
         })
     }
 

@@ -45,6 +45,7 @@ impl Cloud for Simulated {
             rules: vec![EgressRuleSpec { origins: origins.to_vec(), ..EgressRuleSpec::default() }],
             credentials: BTreeMap::from([("api".to_owned(), api)]),
             values: BTreeMap::from([("TOKEN".to_owned(), self.server.token.clone())]),
+            ..Settings::default()
         })
     }
 

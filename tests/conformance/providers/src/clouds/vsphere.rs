@@ -137,6 +137,7 @@ impl Cloud for Vsphere {
             rules: example::rules("vsphere", &[("https://vcenter.example.com", &origin)])?,
             credentials: BTreeMap::from([("vsphere".to_owned(), credential)]),
             values: BTreeMap::from([("PASSWORD".to_owned(), self.facts.password.clone())]),
+            ..Settings::default()
         })
     }
 

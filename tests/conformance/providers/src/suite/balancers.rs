@@ -173,8 +173,9 @@ pub async fn load_balancers_of_other_services_and_clusters_are_left_alone<C: Bal
     world.ensure_deleted(&other).await?;
     same("the cloud after the deletion of another Service", &world.cloud.balancers().await?, &alone)?;
 
-    // The same name in another cluster; UIDs differ between clusters.
-    let theirs = Service { uid: other.uid.clone(), ..one.clone() };
+    // The same name in another cluster; UIDs differ between clusters, and so do the node ports, for
+    // here both clusters have the same machines.
+    let theirs = Service { uid: other.uid.clone(), ports: other.ports.clone(), ..one.clone() };
     world.ensure_in("other", &theirs, &nodes).await?;
     world.ensure_deleted(&one).await?;
     ensure!(world.cloud.balancers().await? != empty, "the deletion in one cluster deleted the other's load balancer");

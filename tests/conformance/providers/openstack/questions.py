@@ -1,0 +1,279 @@
+"""What a test may ask of the cloud: accounts, machines, and what is in an account."""
+
+import contextlib
+import sqlite3
+import time
+import uuid
+
+import requests
+
+ROLES = ("member", "load-balancer_member")
+SECONDS = 60
+MADE_MAX = 20
+
+OCTAVIA = """
+WITH
+  own AS (SELECT * FROM load_balancer WHERE project_id = :project AND provisioning_status != 'DELETED'),
+  tagged AS (SELECT resource_id, group_concat(tag) AS tags FROM (SELECT * FROM tags ORDER BY tag) GROUP BY 1),
+  ranged AS
+    (SELECT listener_id, group_concat(cidr) AS cidrs FROM (SELECT * FROM listener_cidr ORDER BY cidr) GROUP BY 1)
+SELECT printf('load balancer %s "%s" %s %s tags %s', b.name, b.description, b.provider, b.provisioning_status, tags)
+  FROM own b LEFT JOIN tagged ON resource_id = b.id
+UNION ALL
+SELECT printf('listener %s of %s: %s %d, limit %d, headers %s, timeouts %d %d %d %d, from %s, pool %s, tags %s, %s',
+    l.name, b.name, l.protocol, protocol_port, connection_limit, insert_headers, timeout_client_data,
+    timeout_member_connect, timeout_member_data, timeout_tcp_inspect, cidrs, p.name, tags, l.provisioning_status)
+  FROM own b JOIN listener l ON l.load_balancer_id = b.id LEFT JOIN pool p ON p.id = default_pool_id
+  LEFT JOIN tagged ON resource_id = l.id LEFT JOIN ranged ON listener_id = l.id
+UNION ALL
+SELECT printf('pool %s of %s: %s %s, affinity %s, %s', p.name, b.name, protocol, lb_algorithm, s.type,
+    p.provisioning_status)
+  FROM own b JOIN pool p ON p.load_balancer_id = b.id LEFT JOIN session_persistence s ON s.pool_id = p.id
+UNION ALL
+SELECT printf('member %s:%d of %s, checked at %d, %s', m.name, protocol_port, p.name, monitor_port,
+    m.provisioning_status)
+  FROM own b JOIN pool p ON p.load_balancer_id = b.id JOIN member m ON m.pool_id = p.id
+UNION ALL
+SELECT printf('monitor %s of %s: %s every %d s within %d s, %d up, %d down, %s', h.name, p.name, h.type, delay, timeout,
+    rise_threshold, fall_threshold, h.provisioning_status)
+  FROM own b JOIN pool p ON p.load_balancer_id = b.id JOIN health_monitor h ON h.pool_id = p.id
+"""
+
+NEUTRON = """
+SELECT printf('floating IP "%s" %s', a.description, iif(p.id IS NULL, 'of no port', 'of a port of ' || device_owner))
+  FROM floatingips f JOIN standardattributes a ON a.id = f.standard_attr_id LEFT JOIN ports p ON p.id = fixed_port_id
+  WHERE f.project_id = :project
+UNION ALL
+SELECT 'a port of a load balancer' FROM ports WHERE project_id = :project AND device_owner = 'Octavia'
+UNION ALL
+SELECT printf('security group %s', name) FROM securitygroups WHERE project_id = :project AND name != 'default'
+UNION ALL
+SELECT printf('a rule of security group %s: %s %s %s %d-%d from %s', name, direction, ethertype, protocol,
+    port_range_min, port_range_max, remote_ip_prefix)
+  FROM securitygrouprules r JOIN securitygroups g ON g.id = security_group_id
+  WHERE g.project_id = :project AND name != 'default'
+"""
+
+# A route, and the permission of its node to send packets with its addresses.
+ROUTES = """
+SELECT printf('route to %s by %s', destination, nexthop) FROM routerroutes JOIN routers ON id = router_id
+  WHERE project_id = :project
+UNION ALL
+SELECT printf('address pair %s of %s', a.ip_address, i.ip_address) FROM allowedaddresspairs a
+  JOIN ports p ON p.id = a.port_id JOIN ipallocations i ON i.port_id = p.id WHERE project_id = :project
+"""
+
+
+class Operator:
+    def __init__(self, folder, urls):
+        self.folder, self.urls = folder, urls
+        self.session = requests.Session()
+        self.tokens, self.copies = {}, set()
+
+    # Requests.
+
+    def token(self, user, password, project):
+        key = (user, project)
+        if key not in self.tokens:
+            who = {"name": user, "domain": {"id": "default"}, "password": password}
+            auth = {"identity": {"methods": ["password"], "password": {"user": who}},
+                    "scope": {"project": {"name": project, "domain": {"id": "default"}}}}
+            answer = self.session.post(self.urls["keystone"] + "/v3/auth/tokens", json={"auth": auth})
+            answer.raise_for_status()
+            self.tokens[key] = answer.headers["X-Subject-Token"]
+        return self.tokens[key]
+
+    def send(self, method, service, path, body=None, who=("admin", "admin", "admin"), accept=()):
+        headers = {"X-Auth-Token": self.token(*who), "OpenStack-API-Version": "compute 2.47"}
+        answer = self.session.request(method, self.urls[service] + path, json=body, headers=headers)
+        if answer.status_code >= 400 and answer.status_code not in accept:
+            raise RuntimeError(f"{method} {answer.url}: {answer.status_code} {answer.text[:500]}")
+        return answer
+
+    def create(self, service, path, kind, who=("admin", "admin", "admin"), **fields):
+        return self.send("POST", service, path, {kind: fields}, who).json()[kind]
+
+    # What an operator has in place.
+
+    def catalogue(self, types, paths):
+        self.project = self.create("keystone", "/v3/projects", "project", name="service", domain_id="default")["id"]
+        roles = self.send("GET", "keystone", "/v3/roles").json()["roles"]
+        self.roles = {role["name"]: role["id"] for role in roles}
+        for name in ("load-balancer_member", "load-balancer_admin"):
+            self.roles[name] = self.create("keystone", "/v3/roles", "role", name=name)["id"]
+        for kind, name in types.items():
+            if name != "keystone":
+                self.user(name, "pw", self.project, ("admin", "service"))
+            service = self.create("keystone", "/v3/services", "service", type=kind, name=name)["id"]
+            url = self.urls[name] + paths.get(name, "")
+            for interface in ("public", "internal"):
+                self.create("keystone", "/v3/endpoints", "endpoint", service_id=service, interface=interface, url=url,
+                            region_id="RegionOne")
+
+    def user(self, name, password, project, roles):
+        user = self.create("keystone", "/v3/users", "user", name=name, password=password, domain_id="default")["id"]
+        for role in roles:
+            self.send("PUT", "keystone", f"/v3/projects/{project}/users/{user}/roles/{self.roles[role]}")
+        return user
+
+    def prepare(self):
+        public = {"name": "public", "router:external": True, "provider:network_type": "flat",
+                  "provider:physical_network": "public"}
+        self.external = self.create("neutron", "/v2.0/networks", "network", **public)["id"]
+        self.create("neutron", "/v2.0/subnets", "subnet", network_id=self.external, ip_version=4, enable_dhcp=False,
+                    cidr="198.18.0.0/16", gateway_ip="198.18.0.1")
+        self.create("nova", "/v2.1/flavors", "flavor", id="small", name="m1.small", ram=16, vcpus=1, disk=1)
+        image = self.send("POST", "glance", "/v2/images", {
+            "name": "image", "disk_format": "raw", "container_format": "bare", "visibility": "public"}).json()["id"]
+        url = f"{self.urls['glance']}/v2/images/{image}/file"
+        headers = {"X-Auth-Token": self.token("admin", "admin", "admin"), "Content-Type": "application/octet-stream"}
+        self.session.put(url, data=b"no system", headers=headers).raise_for_status()
+        self.image = image
+
+    # Questions.
+
+    def answer(self, question):
+        try:
+            return getattr(self, "do_" + question.pop("do"))(**question)
+        except Exception as error:  # pylint: disable=broad-except
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    def do_account(self):
+        name, password = "account-" + uuid.uuid4().hex[:8], uuid.uuid4().hex
+        project = self.create("keystone", "/v3/projects", "project", name=name, domain_id="default")["id"]
+        user = self.user(name, password, project, ROLES)
+        who = (name, password, name)
+        network = self.create("neutron", "/v2.0/networks", "network", who, name="nodes")["id"]
+        subnet = self.create("neutron", "/v2.0/subnets", "subnet", who, network_id=network, ip_version=4,
+                             enable_dhcp=False, cidr="10.6.0.0/16")["id"]
+        router = self.create("neutron", "/v2.0/routers", "router", who, name="router",
+                             external_gateway_info={"network_id": self.external})["id"]
+        self.send("PUT", "neutron", f"/v2.0/routers/{router}/add_router_interface", {"subnet_id": subnet}, who)
+        return {"name": name, "password": password, "project": project, "user": user, "network": network,
+                "subnet": subnet, "router": router, "external": self.external}
+
+    def do_machines(self, account, names):
+        """Creates running servers. Beyond MADE_MAX, all but the first are copies of the rows of the first.
+
+        Nova needs a second of CPU for each server that it makes. Copies answer every question about
+        servers; they have no ports and no allocations, so they are deleted as rows, too.
+        """
+        made = names if len(names) <= MADE_MAX else names[:1]
+        servers = [self.create("nova", "/v2.1/servers", "server", who(account), name=name, imageRef=self.image,
+                               flavorRef="small", networks=[{"uuid": account["network"]}])["id"] for name in made]
+        machines = [self.until(server, who(account), "ACTIVE") for server in servers]
+        machines = [{"id": server["id"], "name": server["name"], "address": server["addresses"]["nodes"][0]["addr"]}
+                    for server in machines]
+        for name in names[len(made):]:
+            machines.append(machines[0] | {"id": str(uuid.uuid4()), "name": name})
+        self.copy_rows(machines[0]["id"], machines[len(made):])
+        return {"machines": machines}
+
+    def copy_rows(self, source, copies):
+        tables = (
+            ("nova", "instances", "uuid"), ("nova", "instance_info_caches", "instance_uuid"),
+            ("nova", "instance_extra", "instance_uuid"), ("nova", "instance_system_metadata", "instance_uuid"),
+            ("nova_api", "instance_mappings", "instance_uuid"),
+        )
+        for file, table, key in tables:
+            with self.database(file) as database:
+                for row in database.execute(f"SELECT * FROM {table} WHERE {key} = ?", [source]).fetchall():
+                    fields = [field for field in row.keys() if field != "id"]
+                    values = [self.changed(row, field, key, copy) for copy in copies for field in fields]
+                    rows = [values[at:at + len(fields)] for at in range(0, len(values), len(fields))]
+                    places = ", ".join("?" * len(fields))
+                    database.executemany(f"INSERT INTO {table} ({', '.join(fields)}) VALUES ({places})", rows)
+
+        self.copies.update(copy["id"] for copy in copies)
+
+    @staticmethod
+    def changed(row, field, key, copy):
+        changes = {key: copy["id"], "display_name": copy["name"], "hostname": copy["name"]}
+        return changes.get(field, row[field])
+
+    def do_stop(self, account, id):
+        self.send("POST", "nova", f"/v2.1/servers/{id}/action", {"os-stop": None}, who(account))
+        self.until(id, who(account), "SHUTOFF")
+        return {}
+
+    def do_delete(self, account, id):
+        if id in self.copies:
+            with self.database("nova") as nova, self.database("nova_api") as nova_api:
+                nova.execute("UPDATE instances SET deleted = id, vm_state = 'deleted' WHERE uuid = ?", [id])
+                nova_api.execute("DELETE FROM instance_mappings WHERE instance_uuid = ?", [id])
+            return {}
+        self.send("DELETE", "nova", f"/v2.1/servers/{id}", who=who(account))
+        self.until(id, who(account), None)
+        return {}
+
+    def do_revoke(self, account):
+        """Disables the user, and waits until Nova has forgotten every token that it knew before."""
+        me = who(account)
+        # Nova will remember a new token for longer than the provider's.
+        self.tokens.pop((me[0], me[2]))
+        self.send("GET", "nova", "/v2.1/servers", who=me)
+        self.send("PATCH", "keystone", f"/v3/users/{account['user']}", {"user": {"enabled": False}})
+        until(lambda: self.send("GET", "nova", "/v2.1/servers", who=me, accept=(401,)).status_code == 401,
+              "Nova still accepts the token of a user that is disabled")
+        return {}
+
+    def do_application_credential(self, account):
+        path = f"/v3/users/{account['user']}/application_credentials"
+        made = self.create("keystone", path, "application_credential", who(account), name="skysail")
+        return {"id": made["id"], "secret": made["secret"]}
+
+    def do_endpoints(self, account, urls):
+        """Gives the account a catalogue of its own, with these URLs."""
+        services = self.send("GET", "keystone", "/v3/services").json()["services"]
+        for service in services:
+            if service["type"] in urls:
+                endpoint = self.create("keystone", "/v3/endpoints", "endpoint", service_id=service["id"],
+                                       interface="public", url=urls[service["type"]], region_id="RegionOne")["id"]
+                self.send("PUT", "keystone", f"/v3/OS-EP-FILTER/projects/{account['project']}/endpoints/{endpoint}")
+        return {}
+
+    def until(self, server, who, status):
+        """The server when it has this status; none for a server that does not exist."""
+        found = {}
+
+        def reached():
+            answer = self.send("GET", "nova", f"/v2.1/servers/{server}", who=who, accept=(404,))
+            found.update(answer.json().get("server", {"status": None}))
+            if found["status"] == "ERROR":
+                raise RuntimeError(f"server {server} has the status ERROR: {found.get('fault')}")
+            return found["status"] == status
+
+        until(reached, f"server {server} does not get the status {status}")
+        return found
+
+    # What is in an account, from the databases: lists of the services would take a second of CPU.
+
+    @contextlib.contextmanager
+    def database(self, name):
+        with contextlib.closing(sqlite3.connect(self.folder / f"{name}.db", timeout=SECONDS)) as database:
+            database.row_factory = sqlite3.Row
+            with database:
+                yield database
+
+    def do_balancers(self, account):
+        with self.database("octavia") as octavia, self.database("neutron") as neutron:
+            lines = [line for database, query in ((octavia, OCTAVIA), (neutron, NEUTRON))
+                     for (line,) in database.execute(query, {"project": account["project"]})]
+        return {"lines": sorted(lines)}
+
+    def do_routes(self, account):
+        with self.database("neutron") as neutron:
+            lines = [line for (line,) in neutron.execute(ROUTES, {"project": account["project"]})]
+        return {"lines": sorted(lines)}
+
+
+def who(account):
+    return account["name"], account["password"], account["name"]
+
+
+def until(reached, otherwise):
+    end = time.monotonic() + SECONDS
+    while not reached():
+        if time.monotonic() > end:
+            raise RuntimeError(f"{otherwise} within {SECONDS} s")
+        time.sleep(0.1)

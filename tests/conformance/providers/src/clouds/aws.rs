@@ -1,0 +1,311 @@
+//! Amazon EC2 and Elastic Load Balancing, played by moto (`moto/cloud.py`) with its check of
+//! signatures and policies. One process serves all tests; each test has an account of its own.
+
+mod changes;
+
+use std::{
+    collections::BTreeMap,
+    marker::PhantomData,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use async_trait::async_trait;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use skysail_host::credentials::{AwsAccessKeySpec, AwsSpec, CredentialSpec, ValueFrom};
+use skysail_provider::{AddressKind, Node, NodeAddress, Service};
+use tokio::sync::OnceCell;
+
+pub use self::changes::{Classic, Kind, Managed, Network};
+use crate::{
+    cloud::{Balancers, Change, Cloud, Routing, Settings},
+    component, example,
+    process::Program,
+    proxy::{Reply, Request},
+    world::CLUSTER,
+};
+
+/// moto reads Amazon's model of EC2, which costs seconds, on a busy machine many.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+/// Both clusters of the suite.
+const CLUSTERS: [&str; 2] = [CLUSTER, "other"];
+/// The region of the example Provider.
+const REGION: &str = "eu-west-1";
+
+static MOTO: OnceCell<Moto> = OnceCell::const_new();
+
+/// The process that serves all tests of this program.
+struct Moto {
+    program: Program,
+    address: SocketAddr,
+}
+
+impl Moto {
+    async fn get() -> Result<&'static Self> {
+        MOTO.get_or_try_init(|| async { tokio::task::block_in_place(Self::start) }).await
+    }
+
+    fn start() -> Result<Self> {
+        let python = component::target()?.join("tools/moto/bin/python");
+        ensure!(python.exists(), "{} is missing; run .ci/setup test", python.display());
+        let mut command = Command::new(python);
+        // Without `__pycache__` in the source tree.
+        command.arg("-B").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("moto/cloud.py"));
+        let (program, facts) = Program::start(command, READY_WITHIN).context("moto")?;
+        let port = facts.get("port").and_then(Value::as_u64).context("moto printed no port")?;
+        Ok(Self { program, address: (Ipv4Addr::LOCALHOST, u16::try_from(port)?).into() })
+    }
+
+    fn ask<T: DeserializeOwned>(&self, question: &Value) -> Result<T> {
+        serde_json::from_value(self.program.ask(question)?).with_context(|| format!("the answer to {question}"))
+    }
+}
+
+/// An account with a VPC, two subnets, a route table and a security group for machines. The kind
+/// says which load balancers the suite makes in it.
+pub struct Aws<K> {
+    moto: &'static Moto,
+    account: Account,
+    kind: PhantomData<K>,
+}
+
+/// What `moto/cloud.py` says about a new account.
+#[derive(Deserialize)]
+struct Account {
+    account: String,
+    vpc: String,
+    /// The ID of the access key, and its secret.
+    key: String,
+    secret: String,
+}
+
+#[derive(Deserialize)]
+struct Machine {
+    id: String,
+    zone: String,
+    address: String,
+    /// The private DNS name, which kubelet takes as the node's name.
+    dns: String,
+}
+
+impl<K> Aws<K> {
+    fn ask<T: DeserializeOwned>(&self, what: &str, more: Value) -> Result<T> {
+        let mut question = json!({"do": what, "account": self.account.account});
+        if let (Some(question), Value::Object(more)) = (question.as_object_mut(), more) {
+            question.extend(more);
+        }
+        self.moto.ask(&question)
+    }
+
+    fn act(&self, what: &str, node: &Node) -> Result<()> {
+        let id = node.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
+        let id = id.with_context(|| anyhow!("{} has no machine of this cloud", node.name))?;
+        self.ask::<Value>(what, json!({"machine": id})).map(drop)
+    }
+}
+
+#[async_trait]
+impl<K: Kind> Cloud for Aws<K> {
+    const COMPONENT: &'static str = "aws";
+
+    async fn start() -> Result<Self> {
+        let moto = Moto::get().await?;
+        let account = moto.ask(&json!({"do": "account", "clusters": CLUSTERS, "actions": permissions()?}))?;
+        Ok(Self { moto, account, kind: PhantomData })
+    }
+
+    /// EC2 and Elastic Load Balancing, whose host names differ.
+    fn services(&self) -> Vec<SocketAddr> {
+        vec![self.moto.address; 2]
+    }
+
+    fn settings(&self, origins: &[String]) -> Result<Settings> {
+        let [ec2, balancing] = origins else { return Err(anyhow!("{} origins for two services", origins.len())) };
+        // Without KubernetesClusterID, so that the name of the cluster counts.
+        let config = format!(
+            "[Global]\nRegion = {REGION}\nVPC = {vpc}\n{more}\n\
+             [ServiceOverride \"1\"]\nService = EC2\nRegion = {REGION}\nURL = {ec2}\n\
+             [ServiceOverride \"2\"]\nService = elasticloadbalancing\nRegion = {REGION}\nURL = {balancing}\n\
+             Credential = balancing\n",
+            vpc = self.account.vpc,
+            more = K::CONFIG,
+        );
+        let key = |origin: &String, service: &str| {
+            let from = |name: &str| ValueFrom::Env(name.to_owned());
+            let access_key = AwsAccessKeySpec { id: from("KEY"), secret: from("SECRET"), session_token: None };
+            let aws = AwsSpec {
+                region: REGION.to_owned(),
+                // The host of the proxy does not name the service.
+                service: Some(service.to_owned()),
+                access_key: Some(access_key),
+                ..AwsSpec::default()
+            };
+            CredentialSpec { origins: vec![origin.clone()], aws: Some(aws), ..CredentialSpec::default() }
+        };
+        Ok(Settings {
+            config,
+            rules: example::rules(
+                "aws",
+                &[
+                    ("https://ec2.eu-west-1.amazonaws.com", ec2.as_str()),
+                    ("https://elasticloadbalancing.eu-west-1.amazonaws.com", balancing.as_str()),
+                ],
+            )?,
+            credentials: BTreeMap::from([
+                ("aws".to_owned(), key(ec2, "ec2")),
+                ("balancing".to_owned(), key(balancing, "elasticloadbalancing")),
+            ]),
+            values: BTreeMap::from([("SECRET".to_owned(), self.account.secret.clone())]),
+            public: BTreeMap::from([("KEY".to_owned(), self.account.key.clone())]),
+        })
+    }
+
+    fn is_write(request: &Request) -> bool {
+        !action(request).starts_with("Describe")
+    }
+
+    async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>> {
+        let machines: Vec<Machine> = self.ask("add", json!({"names": names}))?;
+        let node = |machine: Machine| Node {
+            provider_id: Some(format!("aws:///{}/{}", machine.zone, machine.id)),
+            addresses: vec![
+                NodeAddress { kind: AddressKind::InternalIp, address: machine.address },
+                NodeAddress { kind: AddressKind::InternalDns, address: machine.dns.clone() },
+                NodeAddress { kind: AddressKind::Hostname, address: machine.dns.clone() },
+            ],
+            name: machine.dns,
+            ..Node::default()
+        };
+        Ok(machines.into_iter().map(node).collect())
+    }
+
+    async fn stop_machine(&self, node: &Node) -> Result<()> {
+        self.act("stop", node)
+    }
+
+    async fn delete_machine(&self, node: &Node) -> Result<()> {
+        self.act("delete", node)
+    }
+
+    async fn revoke_credential(&self) -> Result<()> {
+        self.ask::<Value>("revoke", json!({})).map(drop)
+    }
+
+    fn throttled(request: &Request) -> Reply {
+        if is_ec2(request) { error(request, 503, "RequestLimitExceeded") } else { error(request, 400, "Throttling") }
+    }
+}
+
+/// The actions that the README of the guest names: an action without a service is one of EC2.
+fn permissions() -> Result<Vec<String>> {
+    const README: &str = include_str!("../../../../../guests/aws/README.md");
+    let (_, section) = README.split_once("## Permissions of the account").context("the README has no permissions")?;
+    let named = section.split('`').skip(1).step_by(2);
+    Ok(named.map(|name| if name.contains(':') { name.to_owned() } else { format!("ec2:{name}") }).collect())
+}
+
+fn action(request: &Request) -> String {
+    let body = String::from_utf8_lossy(&request.body);
+    body.split('&').find_map(|pair| pair.strip_prefix("Action=")).unwrap_or_default().to_owned()
+}
+
+fn is_ec2(request: &Request) -> bool {
+    request.body.windows(VERSION_OF_EC2.len()).any(|part| part == VERSION_OF_EC2)
+}
+
+const VERSION_OF_EC2: &[u8] = b"Version=2016-11-15";
+
+/// An error of AWS: the two APIs have different documents.
+fn error(request: &Request, status: u16, code: &str) -> Reply {
+    let error = format!("<Error><Code>{code}</Code><Message>the suite refuses {}</Message></Error>", action(request));
+    let body = if is_ec2(request) {
+        format!("<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>")
+    } else {
+        format!("<ErrorResponse>{error}<RequestId>1</RequestId></ErrorResponse>")
+    };
+    Reply { status, headers: vec![("content-type", "text/xml".to_owned())], body }
+}
+
+#[async_trait]
+impl<K: Kind> Balancers for Aws<K> {
+    async fn balancers(&self) -> Result<Vec<String>> {
+        self.ask("balancers", json!({}))
+    }
+
+    fn require(&self, service: &mut Service) {
+        if let Some(kind) = K::TYPE {
+            changes::annotate(service, "type", kind);
+        }
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        K::changes()
+    }
+
+    fn quota_exceeded(request: &Request) -> Option<Reply> {
+        let code = match action(request).as_str() {
+            "CreateLoadBalancer" => "TooManyLoadBalancers",
+            "CreateTargetGroup" => "TooManyTargetGroups",
+            "CreateListener" => "TooManyListeners",
+            "RegisterTargets" => "TooManyTargets",
+            "CreateLoadBalancerPolicy" => "TooManyPolicies",
+            "CreateSecurityGroup" => "SecurityGroupLimitExceeded",
+            "AuthorizeSecurityGroupIngress" => "RulesPerSecurityGroupLimitExceeded",
+            _ => return None,
+        };
+        Some(error(request, 400, code))
+    }
+}
+
+#[async_trait]
+impl<K: Kind> Routing for Aws<K> {
+    async fn routes(&self) -> Result<Vec<String>> {
+        self.ask("routes", json!({}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpStream,
+    };
+
+    use super::Moto;
+
+    /// The answer to a form without a signature.
+    fn answer(moto: &Moto, form: &str) -> String {
+        let mut stream = TcpStream::connect(moto.address).unwrap();
+        let kind = "Content-Type: application/x-www-form-urlencoded";
+        write!(stream, "POST / HTTP/1.0\r\n{kind}\r\nContent-Length: {}\r\n\r\n{form}", form.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn requests_that_amazons_models_do_not_allow_are_refused() {
+        let moto = Moto::start().unwrap();
+        let refused = [
+            ("Action=DescribeInstances&Version=2016-11-15&Instance.1=i-1", "Instance is unknown"),
+            ("Action=DescribeInstances&Version=2016-11-15&InstanceId.2=i-1", "InstanceId does not count from 1"),
+            ("Action=DeleteRoute&Version=2016-11-15&DestinationCidrBlock=10.0.0.0/8", "RouteTableId is missing"),
+            ("Action=ModifyInstanceAttribute&Version=2016-11-15&InstanceId=i-1&SourceDestCheck.Value=no", "nor false"),
+            ("Action=CreateLoadBalancer&Version=2015-12-01&Name=a&Type=nlb", "none of"),
+            ("Action=CreateTargetGroup&Version=2015-12-01&Name=a&Port=70000", "Port is 70000, out of range"),
+            ("Action=DescribeLoadBalancers&Version=2012-06-01&LoadBalancerNames.1=a", "is no list of member"),
+            ("Action=DescribeNothing&Version=2012-06-01", "is no action of elb"),
+        ];
+        for (form, why) in refused {
+            let answer = answer(&moto, form);
+            assert!(answer.contains(" 400 ") && answer.contains(why), "{form}: {answer}");
+        }
+        // moto asks for the signature of a valid request, and ends with an error where there is none.
+        let unsigned = answer(&moto, "Action=DescribeInstances&Version=2016-11-15");
+        assert!(!unsigned.contains(" 200 "), "{unsigned}");
+    }
+}

@@ -1,0 +1,359 @@
+//! OpenStack: the real services on loopback, with a fake hypervisor and without amphorae. The
+//! folder `openstack` of this crate has the program that starts them.
+
+use std::{collections::BTreeMap, fs, net::SocketAddr, process::Command, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use skysail_host::credentials::{
+    ApplicationCredentialSpec, CredentialSpec, KeystoneNameSpec, KeystonePasswordSpec, KeystoneSpec, ValueFrom,
+};
+use skysail_provider::{AddressKind, Node, NodeAddress, Service, SessionAffinity};
+use tokio::sync::OnceCell;
+
+use crate::{
+    cloud::{Balancers, Change, Cloud, Routing, Settings},
+    component, example,
+    process::Program,
+    proxy::{Reply, Request},
+};
+
+/// Six services start within half a minute of CPU time.
+const READY_WITHIN: Duration = Duration::from_secs(300);
+
+/// The services that a provider reaches, in the order of the proxies: name, and origin in the
+/// guest's example.
+const SERVICES: [(&str, &str); 4] = [
+    ("keystone", "https://keystone.example.com:5000"),
+    ("nova", "https://nova.example.com:8774"),
+    ("neutron", "https://neutron.example.com:9696"),
+    ("octavia", "https://octavia.example.com:9876"),
+];
+
+/// All tests of a process share the services; each has a project of its own.
+static RUNNING: OnceCell<Running> = OnceCell::const_new();
+
+struct Running {
+    program: Program,
+    services: [SocketAddr; SERVICES.len()],
+}
+
+impl Running {
+    fn start() -> Result<Self> {
+        let target = component::target()?;
+        let python = target.join("tools/openstack/bin/python");
+        ensure!(python.exists(), "{} is missing; run .ci/setup openstack", python.display());
+        let folder = target.join("openstack");
+        fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+        let mut command = Command::new(python);
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/openstack/cloud.py")).arg(folder);
+        let (program, facts) = Program::start(command, READY_WITHIN)?;
+        let address = |(name, _)| {
+            let url = facts.pointer(&format!("/services/{name}")).and_then(Value::as_str).unwrap_or_default();
+            let address = url.strip_prefix("http://").and_then(|address| address.parse().ok());
+            address.with_context(|| format!("the program names no address of {name}: {facts}"))
+        };
+        let [keystone, nova, neutron, octavia] = SERVICES.map(address);
+        Ok(Self { program, services: [keystone?, nova?, neutron?, octavia?] })
+    }
+}
+
+/// A project of its own, with a user, a network and a router.
+pub struct OpenStack {
+    running: &'static Running,
+    account: Account,
+    /// [`Self::account`] as the program wrote it.
+    facts: Value,
+    login: Login,
+}
+
+#[derive(Debug, Deserialize)]
+struct Account {
+    name: String,
+    password: String,
+    router: String,
+    external: String,
+}
+
+/// How the provider logs in and finds the services.
+enum Login {
+    /// By password; the project's catalogue has the proxies.
+    Password,
+    /// By this application credential; the cloud-config has the proxies.
+    ApplicationCredential { id: String, secret: String },
+}
+
+#[derive(Deserialize)]
+struct Machine {
+    id: String,
+    name: String,
+    address: String,
+}
+
+impl OpenStack {
+    async fn open() -> Result<Self> {
+        let running = RUNNING
+            .get_or_try_init(async || {
+                tokio::task::spawn_blocking(Running::start).await.context("the start panicked")?
+            })
+            .await?;
+        let facts = running.program.ask(&json!({"do": "account"}))?;
+        let account = Account::deserialize(&facts).context("the program describes no account")?;
+        Ok(Self { running, account, facts, login: Login::Password })
+    }
+
+    fn ask<const N: usize>(&self, what: &str, more: [(&str, Value); N]) -> Result<Value> {
+        let mut question = json!({"do": what, "account": self.facts});
+        if let Some(question) = question.as_object_mut() {
+            question.extend(more.map(|(key, value)| (key.to_owned(), value)));
+        }
+        self.running.program.ask(&question)
+    }
+
+    fn lines(&self, what: &str) -> Result<Vec<String>> {
+        let answer = self.ask(what, [])?;
+        Ok(Vec::deserialize(answer.get("lines").unwrap_or(&Value::Null))?)
+    }
+
+    fn keystone(&self, origin: &str) -> (KeystoneSpec, BTreeMap<String, String>) {
+        let auth_url = format!("{origin}/v3");
+        let of = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let from = |name: &str| ValueFrom::Env(name.to_owned());
+        match &self.login {
+            Login::Password => {
+                let name = KeystoneNameSpec {
+                    name: Some(self.account.name.clone()),
+                    domain_id: Some("default".to_owned()),
+                    ..KeystoneNameSpec::default()
+                };
+                let password = KeystonePasswordSpec {
+                    user: name.clone(),
+                    password: from("PASSWORD"),
+                    project: Some(name),
+                    trust_id: None,
+                };
+                let spec = KeystoneSpec { auth_url, application_credential: None, password: Some(password) };
+                (spec, of("PASSWORD", &self.account.password))
+            }
+            Login::ApplicationCredential { id, secret } => {
+                let credential =
+                    ApplicationCredentialSpec { id: Some(id.clone()), name: None, user: None, secret: from("SECRET") };
+                let spec = KeystoneSpec { auth_url, application_credential: Some(credential), password: None };
+                (spec, of("SECRET", secret))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Cloud for OpenStack {
+    const COMPONENT: &'static str = "openstack";
+    const WAIT_MAX: Duration = Duration::from_millis(150);
+
+    async fn start() -> Result<Self> {
+        Self::open().await
+    }
+
+    fn services(&self) -> Vec<SocketAddr> {
+        self.running.services.to_vec()
+    }
+
+    fn settings(&self, origins: &[String]) -> Result<Settings> {
+        let [keystone, nova, neutron, octavia] = origins else { anyhow::bail!("{} proxies", origins.len()) };
+        let Account { router, external, .. } = &self.account;
+        let mut config = format!(
+            "[Global]\nauth-url = {keystone}/v3\nregion = RegionOne\n\
+             [LoadBalancer]\nfloating-network-id = {external}\n\
+             [Route]\nrouter-id = {router}\n"
+        );
+        match self.login {
+            Login::Password => {
+                let urls = json!({"compute": format!("{nova}/v2.1"), "network": neutron, "load-balancer": octavia});
+                self.ask("endpoints", [("urls", urls)])?;
+            }
+            Login::ApplicationCredential { .. } => config.push_str(&format!(
+                "[Skysail]\ncompute-endpoint = {nova}/v2.1\nnetwork-endpoint = {neutron}\n\
+                 load-balancer-endpoint = {octavia}\n"
+            )),
+        }
+        let (login, values) = self.keystone(keystone);
+        let credential =
+            CredentialSpec { origins: origins.to_vec(), keystone: Some(login), ..CredentialSpec::default() };
+        let places = SERVICES.iter().zip(origins).map(|((_, example), origin)| (*example, origin.as_str()));
+        Ok(Settings {
+            config,
+            rules: example::rules("openstack", &places.collect::<Vec<_>>())?,
+            credentials: BTreeMap::from([("openstack".to_owned(), credential)]),
+            values,
+            ..Settings::default()
+        })
+    }
+
+    fn is_write(request: &Request) -> bool {
+        request.method != "GET" && !request.path.starts_with("/v3/auth/")
+    }
+
+    async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>> {
+        let answer = self.ask("machines", [("names", json!(names))])?;
+        let machines: Vec<Machine> = Vec::deserialize(answer.get("machines").unwrap_or(&Value::Null))?;
+        let node = |Machine { id, name, address }| Node {
+            name,
+            provider_id: Some(format!("openstack:///{id}")),
+            addresses: vec![NodeAddress { kind: AddressKind::InternalIp, address }],
+            ..Node::default()
+        };
+        Ok(machines.into_iter().map(node).collect())
+    }
+
+    async fn stop_machine(&self, node: &Node) -> Result<()> {
+        self.ask("stop", [("id", json!(server(node)?))]).map(drop)
+    }
+
+    async fn delete_machine(&self, node: &Node) -> Result<()> {
+        self.ask("delete", [("id", json!(server(node)?))]).map(drop)
+    }
+
+    async fn revoke_credential(&self) -> Result<()> {
+        self.ask("revoke", []).map(drop)
+    }
+
+    /// As a proxy before the services answers: OpenStack itself has had no rate limit since Nova's
+    /// was removed.
+    fn throttled(_request: &Request) -> Reply {
+        let mut reply = Reply::new(429, r#"{"overLimit": {"code": 429, "message": "This request was rate-limited."}}"#);
+        reply.headers.push(("retry-after", "7".to_owned()));
+        reply
+    }
+}
+
+fn annotate(service: &mut Service, key: &str, value: &str) {
+    service.annotations.insert(key.to_owned(), value.to_owned());
+}
+
+fn server(node: &Node) -> Result<&str> {
+    let id = node.provider_id.as_deref().and_then(|id| id.strip_prefix("openstack:///"));
+    id.with_context(|| format!("{} has no server of this cloud", node.name))
+}
+
+#[async_trait]
+impl Balancers for OpenStack {
+    async fn balancers(&self) -> Result<Vec<String>> {
+        self.lines("balancers")
+    }
+
+    fn require(&self, _service: &mut Service) {}
+
+    fn changes(&self) -> Vec<Change> {
+        vec![
+            ("another port", |service| {
+                for port in &mut service.ports {
+                    port.port += 1;
+                }
+            }),
+            ("another node port", |service| {
+                for port in &mut service.ports {
+                    port.node_port += 1;
+                }
+            }),
+            ("another name and target of a port", |service| {
+                for port in &mut service.ports {
+                    port.name.push('x');
+                    port.target_port = "8081".to_owned();
+                    port.app_protocol = Some("kubernetes.io/h2c".to_owned());
+                }
+            }),
+            ("one port less", |service| service.ports.truncate(1)),
+            ("source ranges", |service| service.source_ranges = vec!["10.0.0.0/8".to_owned()]),
+            ("session affinity", |service| {
+                service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
+            }),
+            ("a limit and timeouts", |service| {
+                annotate(service, "loadbalancer.openstack.org/connection-limit", "100");
+                annotate(service, "loadbalancer.openstack.org/timeout-client-data", "60000");
+            }),
+            ("the PROXY protocol", |service| annotate(service, "loadbalancer.openstack.org/proxy-protocol", "true")),
+            ("HTTP with X-Forwarded-For", |service| {
+                annotate(service, "loadbalancer.openstack.org/x-forwarded-for", "true");
+            }),
+            ("a health monitor", |service| {
+                annotate(service, "loadbalancer.openstack.org/enable-health-monitor", "true");
+            }),
+            ("no public address", |service| {
+                annotate(service, "service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
+            }),
+        ]
+    }
+
+    fn quota_exceeded(request: &Request) -> Option<Reply> {
+        let kind = request.path.split(['/', '?']).rfind(|part| !part.is_empty())?;
+        match (request.method.as_str(), kind) {
+            ("POST", "floatingips") => Some(Reply::new(
+                409,
+                r#"{"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['floatingip'].",
+                    "detail": ""}}"#,
+            )),
+            ("POST", "loadbalancers" | "listeners" | "pools" | "healthmonitors") | ("PUT", "members") => {
+                let text = "Quota has been met for resources";
+                Some(Reply::new(
+                    403,
+                    &json!({"faultcode": "Client", "faultstring": text, "debuginfo": null}).to_string(),
+                ))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Routing for OpenStack {
+    async fn routes(&self) -> Result<Vec<String>> {
+        self.lines("routes")
+    }
+}
+
+/// As [`OpenStack`], with an application credential, and with the endpoints in the cloud-config.
+pub struct WithApplicationCredential(OpenStack);
+
+#[async_trait]
+impl Cloud for WithApplicationCredential {
+    const COMPONENT: &'static str = OpenStack::COMPONENT;
+
+    async fn start() -> Result<Self> {
+        let mut cloud = OpenStack::open().await?;
+        let made = cloud.ask("application_credential", [])?;
+        let text = |key| made.get(key).and_then(Value::as_str).map(str::to_owned).context("no application credential");
+        cloud.login = Login::ApplicationCredential { id: text("id")?, secret: text("secret")? };
+        Ok(Self(cloud))
+    }
+
+    fn services(&self) -> Vec<SocketAddr> {
+        self.0.services()
+    }
+
+    fn settings(&self, origins: &[String]) -> Result<Settings> {
+        self.0.settings(origins)
+    }
+
+    async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>> {
+        self.0.add_machines(names).await
+    }
+
+    async fn stop_machine(&self, node: &Node) -> Result<()> {
+        self.0.stop_machine(node).await
+    }
+
+    async fn delete_machine(&self, node: &Node) -> Result<()> {
+        self.0.delete_machine(node).await
+    }
+
+    /// Keystone deletes the application credentials of a user that is disabled.
+    async fn revoke_credential(&self) -> Result<()> {
+        self.0.revoke_credential().await
+    }
+
+    fn throttled(request: &Request) -> Reply {
+        OpenStack::throttled(request)
+    }
+}
