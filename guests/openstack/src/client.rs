@@ -29,6 +29,9 @@ pub(crate) const NOVA_MICROVERSION: &str = "compute 2.47";
 /// upgrades a service.
 const DISCOVERY_TTL: Duration = Duration::from_secs(3_600);
 
+/// How long the lists of a cloud may lag behind its writes.
+const LAG_MAX: Duration = Duration::from_secs(60);
+
 /// Requests in one batch: the host lets a call send 64 by default, and other requests come before
 /// and after a batch.
 pub(crate) const BATCH_MAX: usize = 24;
@@ -93,6 +96,12 @@ pub(crate) trait Cloud {
     /// Sends the calls in parallel; the body of each response, in order.
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Vec<u8>>>;
 
+    /// Keeps the ID of an object that was created under this name, for a minute.
+    fn remember(&self, name: &str, id: &str);
+
+    /// The ID that [`Self::remember`] kept.
+    fn remembered(&self, name: &str) -> Option<String>;
+
     /// Sends one call.
     fn send(&self, call: Call) -> Result<Vec<u8>> {
         self.send_all(vec![call]).pop().unwrap_or_else(missing)
@@ -137,6 +146,10 @@ pub(crate) trait Cloud {
         }
         Err(Error::Unavailable(format!("{}: the list does not end after {PAGES_MAX} pages", tried(call))))
     }
+}
+
+fn created(name: &str) -> String {
+    format!("created {name}")
 }
 
 fn tried(call: &Call) -> String {
@@ -203,14 +216,19 @@ impl<'a> OpenStack<'a> {
     }
 
     fn discovered<T: Serialize + DeserializeOwned>(&self, key: &str, fetch: impl FnOnce() -> Result<T>) -> Result<T> {
-        let Settings { auth_url, region, interface, endpoints, .. } = self.settings;
-        let by = format!("{auth_url} {region} {interface} {endpoints:?}");
+        let by = self.place();
         if let Some(known) = cache::get::<Discovered<T>>(key).filter(|known| known.by == by) {
             return Ok(known.value);
         }
         let found = Discovered { by, value: fetch()? };
         cache::set(key, &found, DISCOVERY_TTL);
         Ok(found.value)
+    }
+
+    /// What distinguishes this cloud from that of another cloud-config.
+    fn place(&self) -> String {
+        let Settings { auth_url, region, interface, endpoints, .. } = self.settings;
+        format!("{auth_url} {region} {interface} {endpoints:?}")
     }
 
     fn api(&self, url: &str) -> http::Api {
@@ -238,6 +256,15 @@ impl<'a> OpenStack<'a> {
 }
 
 impl Cloud for OpenStack<'_> {
+    fn remember(&self, name: &str, id: &str) {
+        cache::set(&created(name), &Discovered { by: self.place(), value: id.to_owned() }, LAG_MAX);
+    }
+
+    fn remembered(&self, name: &str) -> Option<String> {
+        let known = cache::get::<Discovered<String>>(&created(name))?;
+        (known.by == self.place()).then_some(known.value)
+    }
+
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Vec<u8>>> {
         let requests: Result<Vec<Request>> = calls.iter().map(|call| self.request(call)).collect();
         match requests {

@@ -96,6 +96,12 @@ pub(crate) struct Fake {
     pub(crate) full: Cell<&'static str>,
     /// Entries of one page.
     pub(crate) page: Cell<usize>,
+    /// A collection whose lists do not show the new objects yet.
+    pub(crate) lagging: Cell<&'static str>,
+    /// A collection whose writes a gateway answers with an empty object.
+    pub(crate) swallowed: Cell<&'static str>,
+    /// IDs by name.
+    remembered: RefCell<BTreeMap<String, String>>,
 }
 
 impl Fake {
@@ -111,6 +117,9 @@ impl Fake {
             pending_reads: Cell::new(0),
             full: Cell::new(""),
             page: Cell::new(usize::MAX),
+            lagging: Cell::new(""),
+            swallowed: Cell::new(""),
+            remembered: RefCell::default(),
         };
         for n in 0..3 {
             fake.add_server(n);
@@ -215,6 +224,9 @@ impl Fake {
             self.reads.set(self.reads.get() + 1);
             return self.carry_out(call);
         }
+        if call.path.first().is_some_and(|collection| collection == self.swallowed.get()) {
+            return Ok(json!({}));
+        }
         let answer = self.carry_out(call)?;
         self.writes.borrow_mut().push(format!("{} {}", call.method, call.path.join("/")));
         if let Some(left) = self.crash_after.get() {
@@ -252,6 +264,9 @@ impl Fake {
     fn list(&self, call: &Call, collection: &str) -> Value {
         let mut all: Vec<Value> =
             self.all(call.api, collection).into_iter().filter(|object| is_asked_for(call, object)).collect();
+        if self.lagging.get() == collection {
+            all.clear();
+        }
         all.sort_by_key(|object| object["id"].to_string());
         let marker = call.query.iter().find(|(key, _)| *key == "marker").map(|(_, marker)| marker.as_str());
         let begin = marker.map_or(0, |marker| 1 + all.iter().position(|object| object["id"] == marker).unwrap());
@@ -348,6 +363,14 @@ impl Fake {
 }
 
 impl Cloud for Fake {
+    fn remember(&self, name: &str, id: &str) {
+        self.remembered.borrow_mut().insert(name.to_owned(), id.to_owned());
+    }
+
+    fn remembered(&self, name: &str) -> Option<String> {
+        self.remembered.borrow().get(name).cloned()
+    }
+
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Vec<u8>>> {
         let answers = calls.iter().map(|call| self.answer(call));
         answers.map(|answer| answer.map(|answer| serde_json::to_vec(&answer).unwrap())).collect()

@@ -163,7 +163,19 @@ impl<C: Cloud> Task<'_, C> {
         if let Some(found) = self.by_name(&plan.name)? {
             return Ok(Some(found));
         }
+        if let Some(found) = self.just_created(&plan.name)?.filter(|lb| !matches!(lb.state(), State::Going)) {
+            return Ok(Some(found));
+        }
         self.by_name(&self.service.default_load_balancer_name())
+    }
+
+    /// The load balancer that was created a moment ago: a list may not show it yet, and Octavia
+    /// would create a second one of the same name.
+    fn just_created(&self, name: &str) -> Result<Option<LoadBalancer>> {
+        match self.cloud.remembered(name) {
+            Some(id) => self.by_id(&id).absent_ok(),
+            None => Ok(None),
+        }
     }
 
     fn by_id(&self, id: &str) -> Result<LoadBalancer> {

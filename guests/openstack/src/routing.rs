@@ -204,7 +204,8 @@ impl<C: Cloud> Routing<'_, C> {
             || Err(Error::Unavailable("the call has changed other ports; the next call changes this one".to_owned()));
         let answers = answers.into_iter().chain(std::iter::repeat_with(later));
         for ((routes, _), answer) in changes.into_iter().zip(answers) {
-            if let Err(error) = answer {
+            // A response without the port is not that of Neutron, and the port may be unchanged.
+            if let Err(error) = answer.and_then(|body| wire::one::<Port>(&body)) {
                 failed.extend(routes.into_iter().map(|route| (route.clone(), error.clone())));
             }
         }

@@ -30,6 +30,7 @@ impl<C: Cloud> Task<'_, C> {
         let body = self.body(plan, members, subnet.as_deref())?;
         let created: LoadBalancer =
             self.cloud.one(Call::post(Api::LoadBalancer, &["loadbalancers"], json!({"loadbalancer": body})))?;
+        self.cloud.remember(&plan.name, &created.id);
         Err(Error::retry_after(CREATE_WAIT, format!("Octavia is creating load balancer {}", created.id)))
     }
 

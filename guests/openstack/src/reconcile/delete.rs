@@ -49,6 +49,9 @@ impl<C: Cloud> Task<'_, C> {
                 }
             }
         }
+        if found.is_empty() {
+            found.extend(self.just_created(name)?);
+        }
         if let Some(id) = plan::existing(self.service).unwrap_or_default()
             && found.iter().all(|lb| lb.id != id)
         {

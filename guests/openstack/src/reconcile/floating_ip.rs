@@ -67,7 +67,14 @@ impl<C: Cloud> Task<'_, C> {
         }
         let call = Call::get(Api::Network, &["floatingips"]).query("port_id", &lb.vip_port_id);
         let found: Vec<FloatingIp> = self.cloud.list(call)?;
-        Ok(found.into_iter().find(|floating| floating.port_id == lb.vip_port_id))
+        let is_attached = |floating: &FloatingIp| floating.port_id == lb.vip_port_id;
+        if let Some(found) = found.into_iter().find(is_attached) {
+            return Ok(Some(found));
+        }
+        // A list may not show yet what was allocated a moment ago, and Neutron refuses a second one.
+        let Some(id) = self.cloud.remembered(&lb.vip_port_id) else { return Ok(None) };
+        let known: Option<FloatingIp> = self.cloud.one(Call::get(Api::Network, &["floatingips", &id])).absent_ok()?;
+        Ok(known.filter(is_attached))
     }
 
     /// Deletes the floating IP of a deleted load balancer, if this provider created it.
@@ -151,7 +158,9 @@ impl<C: Cloud> Task<'_, C> {
         };
         let create = |subnet: Option<&str>| {
             let call = Call::post(Api::Network, &["floatingips"], body(subnet));
-            self.cloud.one::<FloatingIp>(call).map(|floating| floating.floating_ip_address)
+            let floating: FloatingIp = self.cloud.one(call)?;
+            self.cloud.remember(&lb.vip_port_id, &floating.id);
+            Ok(floating.floating_ip_address)
         };
         match &plan.place.floating_subnet {
             SubnetFilter::Any => create(None),

@@ -137,6 +137,20 @@ fn a_death_after_any_write_is_repaired_by_the_next_call() {
 }
 
 #[test]
+fn a_route_stays_while_the_change_of_its_port_is_in_doubt() {
+    let cloud = Fake::new();
+    all_ok(of(&cloud, ATOMIC).create(&[new(0)]));
+    let listed = list(&cloud, "router").unwrap();
+    cloud.swallowed.set("ports");
+    let results = of(&cloud, ATOMIC).delete(&listed).unwrap();
+    assert!(results[0].is_err(), "{results:?}");
+    assert_eq!((list(&cloud, "router").unwrap().len(), pairs(&cloud, 0).len()), (1, 1));
+    cloud.swallowed.set("");
+    all_ok(of(&cloud, ATOMIC).delete(&list(&cloud, "router").unwrap()));
+    assert_eq!((routes(&cloud).len(), pairs(&cloud, 0).len()), (0, 0));
+}
+
+#[test]
 fn ports_without_port_security_and_clouds_without_address_pairs_need_no_pairs() {
     let cloud = Fake::new();
     cloud.edit(Api::Network, "ports", "port-0", |port| port["port_security_enabled"] = json!(false));

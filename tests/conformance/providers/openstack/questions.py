@@ -21,7 +21,7 @@ SELECT printf('load balancer %s "%s" %s %s tags %s', b.name, b.description, b.pr
   FROM own b LEFT JOIN tagged ON resource_id = b.id
 UNION ALL
 SELECT printf('listener %s of %s: %s %d, limit %d, headers %s, timeouts %d %d %d %d, from %s, pool %s, tags %s, %s',
-    l.name, b.name, l.protocol, protocol_port, connection_limit, insert_headers, timeout_client_data,
+    l.name, b.name, l.protocol, protocol_port, connection_limit, hex(insert_headers), timeout_client_data,
     timeout_member_connect, timeout_member_data, timeout_tcp_inspect, cidrs, p.name, tags, l.provisioning_status)
   FROM own b JOIN listener l ON l.load_balancer_id = b.id LEFT JOIN pool p ON p.id = default_pool_id
   LEFT JOIN tagged ON resource_id = l.id LEFT JOIN ranged ON listener_id = l.id

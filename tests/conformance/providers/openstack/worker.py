@@ -17,7 +17,7 @@ from octavia.db import models, repositories
 from oslo_config import cfg
 
 # Seconds for which a load balancer is PENDING_…: a client that asks at once sees it.
-WORK_SECONDS = 0.1
+WORK_SECONDS = 0.05
 
 REPOSITORIES = repositories.Repositories()
 ONE_AT_A_TIME = threading.Lock()

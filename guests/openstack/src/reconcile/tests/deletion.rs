@@ -30,6 +30,21 @@ fn deleting_what_was_never_created_is_ok_and_writes_nothing() {
 }
 
 #[test]
+fn a_list_that_lags_behind_hides_nothing_that_was_just_created() {
+    for collection in ["loadbalancers", "floatingips"] {
+        let world = World::new("");
+        world.cloud.pending_reads.set(3);
+        world.cloud.lagging.set(collection);
+        let addresses = world.ensure(&web(), &nodes(1)).unwrap();
+        assert_eq!(world.ensure(&web(), &nodes(1)).unwrap(), addresses, "{collection}");
+        assert_eq!(world.column("loadbalancers", "name").len(), 1, "{collection}");
+        assert_eq!(world.cloud.all(Api::Network, "floatingips").len(), 1, "{collection}");
+        world.delete(&web()).unwrap();
+        assert_eq!(world.count(), 0, "{collection}");
+    }
+}
+
+#[test]
 fn the_same_service_of_another_cluster_is_another_service() {
     let world = World::new("");
     world.ensure(&web(), &nodes(1)).unwrap();

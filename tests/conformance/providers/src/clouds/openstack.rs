@@ -150,7 +150,7 @@ impl OpenStack {
 #[async_trait]
 impl Cloud for OpenStack {
     const COMPONENT: &'static str = "openstack";
-    const WAIT_MAX: Duration = Duration::from_millis(150);
+    const WAIT_MAX: Duration = Duration::from_millis(80);
 
     async fn start() -> Result<Self> {
         Self::open().await
