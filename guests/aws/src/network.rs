@@ -135,7 +135,8 @@ impl NetworkTask<'_> {
         }
         let of = |action: &'static str| Call::elb_v2(action).set("LoadBalancerArn", &found.arn);
         let listeners = list(cloud, &of("DescribeListeners"), &LISTENERS, Listener::read)?;
-        // A load balancer without listeners, which an incomplete `ensure` left, has no target groups.
+        // A load balancer without listeners, which an incomplete `ensure` left, has no target
+        // groups.
         let targets = list(cloud, &of("DescribeTargetGroups"), &TARGET_GROUPS, TargetGroup::read);
         let targets = targets.unless(&["TargetGroupNotFound"])?.unwrap_or_default();
         let is_open = listeners::is_open(&tags);

@@ -26,8 +26,8 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// In the canonical form. An IPv4 address has only one, and to format it costs more than to read
-    /// it.
+    /// In the canonical form. An IPv4 address has only one, and to format it costs more than to
+    /// read it.
     fn canonical(&self) -> String {
         if self.address.is_ipv4() { self.text.to_owned() } else { self.address.to_string() }
     }

@@ -77,7 +77,8 @@ fn of_another(service: &Service) -> Service {
 }
 
 /// Every way in which `ensure` can end before it has finished: the next one finishes it and leaves
-/// no more than an undisturbed one, a third one makes no write, and a deletion leaves nothing, also of the unfinished one.
+/// no more than an undisturbed one, a third one makes no write, and a deletion leaves nothing, also
+/// of the unfinished one.
 fn survives_every_crash(more: &str, before: Option<&Service>, service: &Service) {
     let undisturbed = World::new(more);
     undisturbed.made(service, 3);

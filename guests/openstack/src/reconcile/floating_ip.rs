@@ -71,7 +71,8 @@ impl<C: Cloud> Task<'_, C> {
         if let Some(found) = found.into_iter().find(is_attached) {
             return Ok(Some(found));
         }
-        // A list may not show yet what was allocated a moment ago, and Neutron refuses a second one.
+        // A list may not show yet what was allocated a moment ago, and Neutron refuses a second
+        // one.
         let Some(id) = self.cloud.remembered(&lb.vip_port_id) else { return Ok(None) };
         let known: Option<FloatingIp> = self.cloud.one(Call::get(Api::Network, &["floatingips", &id])).absent_ok()?;
         Ok(known.filter(is_attached))

@@ -23,8 +23,8 @@ struct Egress {
 
 /// The egress rules of `guests/GUEST/provider.yaml`, after these replacements in the text.
 ///
-/// Origins are replaced by those of the proxies, and names by those of the environment. So the suite
-/// shows that a provider needs no other rule.
+/// Origins are replaced by those of the proxies, and names by those of the environment. So the
+/// suite shows that a provider needs no other rule.
 ///
 /// # Errors
 /// The file cannot be read, or a text that is to be replaced is not in it.

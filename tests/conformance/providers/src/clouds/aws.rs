@@ -304,7 +304,8 @@ mod tests {
             let answer = answer(&moto, form);
             assert!(answer.contains(" 400 ") && answer.contains(why), "{form}: {answer}");
         }
-        // moto asks for the signature of a valid request, and ends with an error where there is none.
+        // moto asks for the signature of a valid request, and ends with an error where there is
+        // none.
         let unsigned = answer(&moto, "Action=DescribeInstances&Version=2016-11-15");
         assert!(!unsigned.contains(" 200 "), "{unsigned}");
     }

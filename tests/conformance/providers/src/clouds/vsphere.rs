@@ -101,8 +101,8 @@ impl Cloud for Vsphere {
     async fn start() -> Result<Self> {
         let file = component::target()?.join("tools/bin/vcsim");
         ensure!(file.exists(), "{} is missing; run .ci/setup test", file.display());
-        // Datastores are folders, and each machine makes four files there: in memory where Linux has
-        // such a folder, because a disk takes twice the time.
+        // Datastores are folders, and each machine makes four files there: in memory where Linux
+        // has such a folder, because a disk takes twice the time.
         let folder = tempfile::Builder::new().prefix("vcsim-").tempdir_in(memory_folder())?;
         let mut command = Command::new(file);
         command.env("TMPDIR", folder.path());

@@ -193,8 +193,8 @@ pub async fn the_next_ensure_completes_an_interrupted_change<C: Balancers + 'sta
     Ok(())
 }
 
-/// A cloud whose lists lag behind: the first equal read after a write shows the state at the time of
-/// the equal read before. The calls end with one whole load balancer, and a deletion with none.
+/// A cloud whose lists lag behind: the first equal read after a write shows the state at the time
+/// of the equal read before. The calls end with one whole load balancer, and a deletion with none.
 ///
 /// # Errors
 /// The provider does otherwise.
@@ -203,8 +203,8 @@ pub async fn a_cloud_whose_lists_lag_behind_gets_no_second_load_balancer<C: Bala
     let service = web(&world.cloud, "web");
     let whole = undisturbed(&world, &service, &nodes).await?;
     world.proxy.lag_behind(C::is_write);
-    // A stale read may make a write that the cloud refuses, and old lists may show the load balancer
-    // that is deleted; the controllers repeat the call.
+    // A stale read may make a write that the cloud refuses, and old lists may show the load
+    // balancer that is deleted; the controllers repeat the call.
     let mut last = Ok(());
     for _ in 0..20 {
         last = world.ensure(&service, &nodes).await.map(drop);

@@ -9,7 +9,11 @@ use skysail_test_providers::{
     suite::{balancers, faults, inventory, machines, routes},
 };
 
+#[cfg(feature = "aws")]
+mod aws;
 mod hetzner;
+#[cfg(feature = "openstack")]
+mod openstack;
 mod vsphere;
 
 mod hetzner_cloud {

@@ -1,8 +1,4 @@
-//! The suite of every provider against OpenStack: `make test-openstack`.
-
-#[macro_use]
-#[path = "../it/requirements.rs"]
-mod requirements;
+//! OpenStack: the feature `openstack` of this crate, as `make test-openstack` sets it.
 
 use skysail_test_providers::{
     clouds::openstack::{OpenStack, WithApplicationCredential},
@@ -10,7 +6,7 @@ use skysail_test_providers::{
     suite::{balancers, faults, inventory, machines, routes},
 };
 
-mod openstack {
+mod password {
     use anyhow::Result;
 
     instances!(OpenStack);
@@ -18,7 +14,7 @@ mod openstack {
     routes!(OpenStack);
 }
 
-mod openstack_with_application_credential {
+mod application_credential {
     use anyhow::Result;
 
     suite!(WithApplicationCredential:

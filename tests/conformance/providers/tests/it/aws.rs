@@ -1,8 +1,4 @@
-//! The suite of every provider against AWS: `make test-aws`.
-
-#[macro_use]
-#[path = "../it/requirements.rs"]
-mod requirements;
+//! AWS: the feature `aws` of this crate, as `make test-aws` sets it.
 
 use skysail_test_providers::{
     clouds::aws::{self, Aws},
