@@ -33,6 +33,9 @@ fn kind(name: &Value) -> Result<Value, Refused> {
 impl Project {
     pub(super) fn create_balancer(&mut self, body: &Value) -> Outcome {
         self.unique("load_balancers", &body["name"])?;
+        if self.all("load_balancers").len() >= self.balancers_max {
+            return Err(refused(403, "resource_limit_exceeded", "load balancer limit exceeded"));
+        }
         let location = machines::location(&body["location"], &body["network_zone"])?;
         let id = self.new_id();
         let low = id % 250;
@@ -267,7 +270,7 @@ impl Project {
             (issued("completed", json!("-----BEGIN CERTIFICATE-----")), None)
         };
         let collection = "certificates";
-        let left = super::ACTION_REQUESTS;
+        let left = self.action_requests;
         let running = Running { action: Value::Null, left, collection, id, becomes: Some(becomes), error };
         let action = self.start_or_fail("create_certificate", running);
         Ok(Answer { status: 201, body: json!({"certificate": pending, "action": action}) })

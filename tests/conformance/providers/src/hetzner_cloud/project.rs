@@ -14,9 +14,6 @@ mod machines;
 const PAGE_MAX: usize = 50;
 const PAGE_DEFAULT: usize = 25;
 
-/// Requests that an action lasts after the one that started it.
-const ACTION_REQUESTS: u32 = 1;
-
 /// Objects by ID.
 type Objects = BTreeMap<u64, Value>;
 
@@ -26,8 +23,14 @@ pub(crate) struct Project {
     next_id: u64,
     collections: BTreeMap<&'static str, Objects>,
     actions: Vec<Running>,
+    /// Requests that an action lasts after the one that started it; 0 ends it at once.
+    pub(crate) action_requests: u32,
+    /// The most load balancers of the project.
+    pub(crate) balancers_max: usize,
     /// Whether managed certificates cannot be issued.
     pub(crate) issue_fails: bool,
+    /// Method and path of each request, in order.
+    pub(crate) requests: Vec<String>,
 }
 
 /// An action with the object that its end makes.
@@ -73,7 +76,10 @@ impl Default for Project {
                 .map(|name| (name, Objects::new()))
                 .into(),
             actions: Vec::new(),
+            action_requests: 1,
+            balancers_max: 100,
             issue_fails: false,
+            requests: Vec::new(),
         }
     }
 }
@@ -81,6 +87,7 @@ impl Default for Project {
 impl Project {
     /// Answers one request; `path` has no version, such as `/servers/42`.
     pub(crate) fn handle(&mut self, method: &str, path: &str, query: &[(String, String)], body: &Value) -> Answer {
+        self.requests.push(format!("{method} {path}"));
         self.tick();
         self.route(method, path, &Request { query, body }).unwrap_or_else(|refused| {
             let Refused { status, code, message } = refused;
@@ -232,13 +239,16 @@ impl Project {
         let error = None;
         self.start_or_fail(
             command,
-            Running { action: Value::Null, left: ACTION_REQUESTS, collection, id, becomes, error },
+            Running { action: Value::Null, left: self.action_requests, collection, id, becomes, error },
         )
     }
 
     fn start_or_fail(&mut self, command: &str, mut running: Running) -> Value {
         running.action = action(self.new_id(), command, "running", (singular(running.collection), running.id));
         self.actions.push(running);
+        if self.action_requests == 0 {
+            self.end_actions();
+        }
         self.actions.last().map_or(Value::Null, |running| running.action.clone())
     }
 
