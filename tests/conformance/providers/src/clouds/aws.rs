@@ -65,6 +65,14 @@ impl Moto {
     }
 }
 
+/// The address of moto, without a proxy before it.
+///
+/// # Errors
+/// moto cannot be started.
+pub async fn address() -> Result<SocketAddr> {
+    Ok(Moto::get().await?.address)
+}
+
 /// An account with a VPC, two subnets, a route table and a security group for machines. The kind
 /// says which load balancers the suite makes in it.
 pub struct Aws<K> {
@@ -265,48 +273,5 @@ impl<K: Kind> Balancers for Aws<K> {
 impl<K: Kind> Routing for Aws<K> {
     async fn routes(&self) -> Result<Vec<String>> {
         self.ask("routes", json!({}))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        io::{Read as _, Write as _},
-        net::TcpStream,
-    };
-
-    use super::Moto;
-
-    /// The answer to a form without a signature.
-    fn answer(moto: &Moto, form: &str) -> String {
-        let mut stream = TcpStream::connect(moto.address).unwrap();
-        let kind = "Content-Type: application/x-www-form-urlencoded";
-        write!(stream, "POST / HTTP/1.0\r\n{kind}\r\nContent-Length: {}\r\n\r\n{form}", form.len()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    #[test]
-    fn requests_that_amazons_models_do_not_allow_are_refused() {
-        let moto = Moto::start().unwrap();
-        let refused = [
-            ("Action=DescribeInstances&Version=2016-11-15&Instance.1=i-1", "Instance is unknown"),
-            ("Action=DescribeInstances&Version=2016-11-15&InstanceId.2=i-1", "InstanceId does not count from 1"),
-            ("Action=DeleteRoute&Version=2016-11-15&DestinationCidrBlock=10.0.0.0/8", "RouteTableId is missing"),
-            ("Action=ModifyInstanceAttribute&Version=2016-11-15&InstanceId=i-1&SourceDestCheck.Value=no", "nor false"),
-            ("Action=CreateLoadBalancer&Version=2015-12-01&Name=a&Type=nlb", "none of"),
-            ("Action=CreateTargetGroup&Version=2015-12-01&Name=a&Port=70000", "Port is 70000, out of range"),
-            ("Action=DescribeLoadBalancers&Version=2012-06-01&LoadBalancerNames.1=a", "is no list of member"),
-            ("Action=DescribeNothing&Version=2012-06-01", "is no action of elb"),
-        ];
-        for (form, why) in refused {
-            let answer = answer(&moto, form);
-            assert!(answer.contains(" 400 ") && answer.contains(why), "{form}: {answer}");
-        }
-        // moto asks for the signature of a valid request, and ends with an error where there is
-        // none.
-        let unsigned = answer(&moto, "Action=DescribeInstances&Version=2016-11-15");
-        assert!(!unsigned.contains(" 200 "), "{unsigned}");
     }
 }

@@ -1,5 +1,11 @@
 //! AWS: the feature `aws` of this crate, as `make test-aws` sets it.
 
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+};
+
+use anyhow::{Result, ensure};
 use skysail_test_providers::{
     clouds::aws::{self, Aws},
     leaks, published,
@@ -29,4 +35,37 @@ mod classic {
     use anyhow::Result;
 
     load_balancers!(Classic);
+}
+
+/// moto's answer to a form without a signature.
+fn answer(moto: SocketAddr, form: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(moto)?;
+    let kind = "Content-Type: application/x-www-form-urlencoded";
+    write!(stream, "POST / HTTP/1.0\r\n{kind}\r\nContent-Length: {}\r\n\r\n{form}", form.len())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_amazons_models_do_not_allow_are_refused() -> Result<()> {
+    let moto = aws::address().await?;
+    let refused = [
+        ("Action=DescribeInstances&Version=2016-11-15&Instance.1=i-1", "Instance is unknown"),
+        ("Action=DescribeInstances&Version=2016-11-15&InstanceId.2=i-1", "InstanceId does not count from 1"),
+        ("Action=DeleteRoute&Version=2016-11-15&DestinationCidrBlock=10.0.0.0/8", "RouteTableId is missing"),
+        ("Action=ModifyInstanceAttribute&Version=2016-11-15&InstanceId=i-1&SourceDestCheck.Value=no", "nor false"),
+        ("Action=CreateLoadBalancer&Version=2015-12-01&Name=a&Type=nlb", "none of"),
+        ("Action=CreateTargetGroup&Version=2015-12-01&Name=a&Port=70000", "Port is 70000, out of range"),
+        ("Action=DescribeLoadBalancers&Version=2012-06-01&LoadBalancerNames.1=a", "is no list of member"),
+        ("Action=DescribeNothing&Version=2012-06-01", "is no action of elb"),
+    ];
+    for (form, why) in refused {
+        let answer = answer(moto, form)?;
+        ensure!(answer.contains(" 400 ") && answer.contains(why), "{form}: {answer}");
+    }
+    // moto asks for the signature of a valid request, and ends with an error where there is none.
+    let unsigned = answer(moto, "Action=DescribeInstances&Version=2016-11-15")?;
+    ensure!(!unsigned.contains(" 200 "), "{unsigned}");
+    Ok(())
 }
