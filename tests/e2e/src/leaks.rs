@@ -1,6 +1,7 @@
-//! Values of credentials must be nowhere but where an operator wrote them: not in the log, not in
-//! the state folder, not in an object of the cluster. Every [`crate::manager::Manager`] is searched
-//! when its test ends.
+//! Values of credentials must be nowhere but where an operator wrote them.
+//!
+//! Not in the log, not in the state folder, not in an object of the cluster. Every
+//! [`crate::manager::Manager`] is searched when its test ends.
 
 use std::{
     collections::BTreeSet,
@@ -69,10 +70,10 @@ mod tests {
         fs::create_dir(folder.path().join("state")).unwrap();
         fs::write(&token, "s3cret-of-a-unit-test").unwrap();
         fs::write(&log, "harmless").unwrap();
-        assert_eq!(in_files(folder.path(), &std::slice::from_ref(&token)), Vec::<String>::new());
+        assert_eq!(in_files(folder.path(), std::slice::from_ref(&token)), Vec::<String>::new());
         for file in [&log, &deep] {
             fs::write(file, "a s3cret-of-a-unit-test in a line").unwrap();
-            assert_eq!(in_files(folder.path(), &std::slice::from_ref(&token)), [file.display().to_string()]);
+            assert_eq!(in_files(folder.path(), std::slice::from_ref(&token)), [file.display().to_string()]);
             fs::write(file, "").unwrap();
         }
     }

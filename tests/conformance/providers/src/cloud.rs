@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use skysail_host::{credentials::CredentialSpec, egress::EgressRuleSpec};
 use skysail_provider::{Node, Service};
@@ -81,6 +81,51 @@ pub trait Cloud: Sized + Send + Sync {
 
 /// A change of a Service, and its name.
 pub type Change = (&'static str, fn(&mut Service));
+
+/// Changes that several clouds can carry out.
+pub(crate) mod changes {
+    use skysail_provider::SessionAffinity;
+
+    use super::Change;
+
+    pub(crate) const PORT: Change = ("another port", |service| {
+        for port in &mut service.ports {
+            port.port += 1;
+        }
+    });
+    pub(crate) const NODE_PORT: Change = ("another node port", |service| {
+        for port in &mut service.ports {
+            port.node_port += 1;
+        }
+    });
+    pub(crate) const EXCHANGED_NODE_PORTS: Change = ("exchanged node ports", |service| {
+        if let [one, other] = service.ports.as_mut_slice() {
+            std::mem::swap(&mut one.node_port, &mut other.node_port);
+        }
+    });
+    pub(crate) const NAMES: Change = ("another name and target of a port", |service| {
+        for port in &mut service.ports {
+            port.name.push('x');
+            port.target_port = "8081".to_owned();
+            port.app_protocol = Some("kubernetes.io/h2c".to_owned());
+        }
+    });
+    pub(crate) const ONE_PORT_LESS: Change = ("one port less", |service| service.ports.truncate(1));
+    pub(crate) const SOURCE_RANGES: Change =
+        ("source ranges", |service| service.source_ranges = vec!["10.0.0.0/8".to_owned()]);
+    pub(crate) const SESSION_AFFINITY: Change = ("session affinity", |service| {
+        service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
+    });
+}
+
+/// The ID of a node's machine: its provider ID without this beginning.
+///
+/// # Errors
+/// The node has no such provider ID.
+pub(crate) fn machine_of<'a>(node: &'a Node, prefix: &str) -> Result<&'a str> {
+    let id = node.provider_id.as_deref().and_then(|id| id.strip_prefix(prefix));
+    id.with_context(|| format!("{} has no machine of this cloud", node.name))
+}
 
 /// A cloud with load balancers.
 #[async_trait]

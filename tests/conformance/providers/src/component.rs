@@ -31,7 +31,7 @@ pub(crate) fn compiled(name: &'static str) -> Result<Arc<CompiledComponent>> {
 ///
 /// # Errors
 /// The file is missing.
-pub fn built(name: &str) -> Result<Vec<u8>> {
+fn built(name: &str) -> Result<Vec<u8>> {
     let file: PathBuf = target()?.join("components").join(format!("{name}.wasm"));
     fs::read(&file).with_context(|| format!("{} is missing; run make guests", file.display()))
 }
@@ -46,12 +46,12 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(test.ancestors().nth(3).context("this test is in no target folder")?.to_owned())
 }
 
-/// A program that `.ci/setup test` installs below `tools` in the target folder.
+/// A program that `.ci/setup SETUP` installs below `tools` in the target folder.
 ///
 /// # Errors
 /// The program is missing.
-pub fn tool(name: &str) -> Result<PathBuf> {
+pub fn tool(setup: &str, name: &str) -> Result<PathBuf> {
     let file = target()?.join("tools").join(name);
-    ensure!(file.exists(), "{} is missing; run .ci/setup test", file.display());
+    ensure!(file.exists(), "{} is missing; run .ci/setup {setup}", file.display());
     Ok(file)
 }

@@ -98,9 +98,13 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+fn secret_key_ref(key: &str) -> Value {
+    json!({"namespace": "skysail-system", "name": "cloud", "key": key})
+}
+
 /// A reference to a key of a Secret.
 fn secret(key: &str) -> Value {
-    json!({"secretKeyRef": {"namespace": "skysail-system", "name": "cloud", "key": key}})
+    json!({"secretKeyRef": secret_key_ref(key)})
 }
 
 /// An invalid provider, and texts in the error.
@@ -390,9 +394,7 @@ fn valid() -> Vec<Value> {
     let map = json!({"configMap": {"namespace": "skysail-system", "name": "provider", "key": "provider.wasm"}});
     let maps = json!({"configMap": {"namespace": "skysail-system", "names": ["provider-1", "provider.2"]}});
     let mirrored = json!({"oci": {"reference": "registry.local:5000/a@sha256:00", "caBundle": pem}});
-    let mut conf = secret("cloud.conf");
-    conf["format"] = json!("openstack");
-    conf["credential"] = json!("cloud");
+    let conf = json!({"format": "openstack", "secretKeyRef": secret_key_ref("cloud.conf"), "credential": "cloud"});
     let elsewhere = json!({"source": map, "rollout": {"probation": {"time": "0"}}, "vendorConfig": conf});
     let specs = [whole, elsewhere, json!({"source": maps}), json!({"source": mirrored}), json!({"source": source()})];
     specs.into_iter().map(with_spec).collect()

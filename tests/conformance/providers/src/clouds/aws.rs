@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
 use async_trait::async_trait;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -50,9 +50,7 @@ impl Moto {
     }
 
     fn start() -> Result<Self> {
-        let python = component::target()?.join("tools/moto/bin/python");
-        ensure!(python.exists(), "{} is missing; run .ci/setup test", python.display());
-        let mut command = Command::new(python);
+        let mut command = Command::new(component::tool("aws", "moto/bin/python")?);
         // Without `__pycache__` in the source tree.
         command.arg("-B").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("moto/cloud.py"));
         let (program, facts) = Program::start(command, READY_WITHIN).context("moto")?;

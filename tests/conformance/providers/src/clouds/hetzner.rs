@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use skysail_host::credentials::{CredentialSpec, ValueFrom};
@@ -10,11 +10,14 @@ use skysail_provider::{AddressKind, Node, NodeAddress, Service};
 use tokio::task::JoinHandle;
 
 use crate::{
-    cloud::{Balancers, Change, Cloud, Routing, Settings},
+    cloud::{Balancers, Change, Cloud, Routing, Settings, changes, machine_of},
     example,
     hetzner_cloud::{HetznerCloud, TOKEN},
     proxy::{Reply, Request},
 };
+
+/// What provider IDs begin with.
+const SCHEME: &str = "hcloud://";
 
 /// A default for each annotation of [`Hetzner::changes`]: without one the provider leaves a load
 /// balancer as it is when the annotation goes, so that the way back does not end where it began.
@@ -120,7 +123,7 @@ impl Cloud for Hetzner {
             let id = created.pointer("/server/id").and_then(Value::as_u64).context("the server has no ID")?;
             Ok(Node {
                 name: name.clone(),
-                provider_id: Some(format!("hcloud://{id}")),
+                provider_id: Some(format!("{SCHEME}{id}")),
                 addresses: vec![
                     address(AddressKind::InternalIp, "/server/private_net/0/ip")?,
                     address(AddressKind::ExternalIp, "/server/public_net/ipv4/ip")?,
@@ -132,12 +135,12 @@ impl Cloud for Hetzner {
     }
 
     async fn stop_machine(&self, node: &Node) -> Result<()> {
-        self.request("POST", &format!("/servers/{}/actions/poweroff", id(node)?), &Value::Null)?;
+        self.request("POST", &format!("/servers/{}/actions/poweroff", machine_of(node, SCHEME)?), &Value::Null)?;
         Ok(())
     }
 
     async fn delete_machine(&self, node: &Node) -> Result<()> {
-        self.request("DELETE", &format!("/servers/{}", id(node)?), &Value::Null)?;
+        self.request("DELETE", &format!("/servers/{}", machine_of(node, SCHEME)?), &Value::Null)?;
         Ok(())
     }
 
@@ -152,11 +155,6 @@ impl Cloud for Hetzner {
         }});
         Reply::new(429, &error.to_string())
     }
-}
-
-fn id(node: &Node) -> Result<&str> {
-    let id = node.provider_id.as_deref().and_then(|id| id.strip_prefix("hcloud://"));
-    id.with_context(|| anyhow!("{} has no server of this cloud", node.name))
 }
 
 #[async_trait]
@@ -218,27 +216,11 @@ impl Balancers for Hetzner {
 
     fn changes(&self) -> Vec<Change> {
         vec![
-            ("another port", |service| {
-                for port in &mut service.ports {
-                    port.port += 1;
-                }
-            }),
-            ("another node port", |service| {
-                for port in &mut service.ports {
-                    port.node_port += 1;
-                }
-            }),
-            ("ports that exchange their node ports", |service| {
-                let [one, other, ..] = service.ports.as_mut_slice() else { return };
-                std::mem::swap(&mut one.node_port, &mut other.node_port);
-            }),
-            ("another name and target of a port", |service| {
-                for port in &mut service.ports {
-                    port.name.push('x');
-                    port.target_port = "8081".to_owned();
-                }
-            }),
-            ("one port less", |service| service.ports.truncate(1)),
+            changes::PORT,
+            changes::NODE_PORT,
+            changes::EXCHANGED_NODE_PORTS,
+            changes::NAMES,
+            changes::ONE_PORT_LESS,
             ("another type", |service| annotate(service, &[("type", "lb21")])),
             ("another algorithm", |service| annotate(service, &[("algorithm-type", "least_connections")])),
             ("public addresses of the targets", |service| annotate(service, &[("use-private-ip", "false")])),

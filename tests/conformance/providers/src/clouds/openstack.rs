@@ -3,22 +3,25 @@
 
 use std::{collections::BTreeMap, fs, net::SocketAddr, process::Command, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skysail_host::credentials::{
     ApplicationCredentialSpec, CredentialSpec, KeystoneNameSpec, KeystonePasswordSpec, KeystoneSpec, ValueFrom,
 };
-use skysail_provider::{AddressKind, Node, NodeAddress, Service, SessionAffinity};
+use skysail_provider::{AddressKind, Node, NodeAddress, Service};
 use tokio::sync::OnceCell;
 
 use crate::{
-    cloud::{Balancers, Change, Cloud, Routing, Settings},
+    cloud::{Balancers, Change, Cloud, Routing, Settings, changes, machine_of},
     component, example,
     process::Program,
     proxy::{Reply, Request},
 };
+
+/// What provider IDs begin with.
+const SCHEME: &str = "openstack:///";
 
 /// Six services start within half a minute of CPU time.
 const READY_WITHIN: Duration = Duration::from_secs(300);
@@ -42,12 +45,9 @@ struct Running {
 
 impl Running {
     fn start() -> Result<Self> {
-        let target = component::target()?;
-        let python = target.join("tools/openstack/bin/python");
-        ensure!(python.exists(), "{} is missing; run .ci/setup openstack", python.display());
-        let folder = target.join("openstack");
+        let folder = component::target()?.join("openstack");
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
-        let mut command = Command::new(python);
+        let mut command = Command::new(component::tool("openstack", "openstack/bin/python")?);
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/openstack/cloud.py")).arg(folder);
         let (program, facts) = Program::start(command, READY_WITHIN)?;
         let address = |(name, _)| {
@@ -200,7 +200,7 @@ impl Cloud for OpenStack {
         let machines: Vec<Machine> = Vec::deserialize(answer.get("machines").unwrap_or(&Value::Null))?;
         let node = |Machine { id, name, address }| Node {
             name,
-            provider_id: Some(format!("openstack:///{id}")),
+            provider_id: Some(format!("{SCHEME}{id}")),
             addresses: vec![NodeAddress { kind: AddressKind::InternalIp, address }],
             ..Node::default()
         };
@@ -208,11 +208,11 @@ impl Cloud for OpenStack {
     }
 
     async fn stop_machine(&self, node: &Node) -> Result<()> {
-        self.ask("stop", [("id", json!(server(node)?))]).map(drop)
+        self.ask("stop", [("id", json!(machine_of(node, SCHEME)?))]).map(drop)
     }
 
     async fn delete_machine(&self, node: &Node) -> Result<()> {
-        self.ask("delete", [("id", json!(server(node)?))]).map(drop)
+        self.ask("delete", [("id", json!(machine_of(node, SCHEME)?))]).map(drop)
     }
 
     async fn revoke_credential(&self) -> Result<()> {
@@ -232,11 +232,6 @@ fn annotate(service: &mut Service, key: &str, value: &str) {
     service.annotations.insert(key.to_owned(), value.to_owned());
 }
 
-fn server(node: &Node) -> Result<&str> {
-    let id = node.provider_id.as_deref().and_then(|id| id.strip_prefix("openstack:///"));
-    id.with_context(|| format!("{} has no server of this cloud", node.name))
-}
-
 #[async_trait]
 impl Balancers for OpenStack {
     async fn balancers(&self) -> Result<Vec<String>> {
@@ -247,28 +242,12 @@ impl Balancers for OpenStack {
 
     fn changes(&self) -> Vec<Change> {
         vec![
-            ("another port", |service| {
-                for port in &mut service.ports {
-                    port.port += 1;
-                }
-            }),
-            ("another node port", |service| {
-                for port in &mut service.ports {
-                    port.node_port += 1;
-                }
-            }),
-            ("another name and target of a port", |service| {
-                for port in &mut service.ports {
-                    port.name.push('x');
-                    port.target_port = "8081".to_owned();
-                    port.app_protocol = Some("kubernetes.io/h2c".to_owned());
-                }
-            }),
-            ("one port less", |service| service.ports.truncate(1)),
-            ("source ranges", |service| service.source_ranges = vec!["10.0.0.0/8".to_owned()]),
-            ("session affinity", |service| {
-                service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
-            }),
+            changes::PORT,
+            changes::NODE_PORT,
+            changes::NAMES,
+            changes::ONE_PORT_LESS,
+            changes::SOURCE_RANGES,
+            changes::SESSION_AFFINITY,
             ("a limit and timeouts", |service| {
                 annotate(service, "loadbalancer.openstack.org/connection-limit", "100");
                 annotate(service, "loadbalancer.openstack.org/timeout-client-data", "60000");

@@ -2,19 +2,22 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::Result;
 use async_trait::async_trait;
 use skysail_dev::cloud::{SimCloud, SimOptions, SimServer};
 use skysail_host::{
     credentials::{CredentialSpec, ValueFrom},
     egress::EgressRuleSpec,
 };
-use skysail_provider::{AddressKind, Node, NodeAddress, Service, SessionAffinity};
+use skysail_provider::{AddressKind, Node, NodeAddress, Service};
 
 use crate::{
-    cloud::{Balancers, Change, Cloud, Routing, Settings},
+    cloud::{Balancers, Change, Cloud, Routing, Settings, changes, machine_of},
     proxy::{Reply, Request},
 };
+
+/// What provider IDs begin with.
+const SCHEME: &str = "simcloud://";
 
 /// A simulated cloud of its own.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl Cloud for Simulated {
             let address = machine.private_address.to_string();
             Ok(Node {
                 name: name.clone(),
-                provider_id: Some(format!("simcloud://{}", machine.id)),
+                provider_id: Some(format!("{SCHEME}{}", machine.id)),
                 addresses: vec![NodeAddress { kind: AddressKind::InternalIp, address }],
                 ..Node::default()
             })
@@ -64,12 +67,12 @@ impl Cloud for Simulated {
     }
 
     async fn stop_machine(&self, node: &Node) -> Result<()> {
-        self.cloud.stop_instance(id(node)?).await?;
+        self.cloud.stop_instance(machine_of(node, SCHEME)?).await?;
         Ok(())
     }
 
     async fn delete_machine(&self, node: &Node) -> Result<()> {
-        Ok(self.cloud.delete_instance(id(node)?).await?)
+        Ok(self.cloud.delete_instance(machine_of(node, SCHEME)?).await?)
     }
 
     async fn revoke_credential(&self) -> Result<()> {
@@ -80,11 +83,6 @@ impl Cloud for Simulated {
     fn throttled(_request: &Request) -> Reply {
         Reply { status: 429, headers: vec![("retry-after", "7".to_owned())], body: String::new() }
     }
-}
-
-fn id(node: &Node) -> Result<&str> {
-    let id = node.provider_id.as_deref().and_then(|id| id.strip_prefix("simcloud://"));
-    id.with_context(|| anyhow!("{} has no machine of this cloud", node.name))
 }
 
 #[async_trait]
@@ -117,28 +115,12 @@ impl Balancers for Simulated {
 
     fn changes(&self) -> Vec<Change> {
         vec![
-            ("another port", |service| {
-                for port in &mut service.ports {
-                    port.port += 1;
-                }
-            }),
-            ("another node port", |service| {
-                for port in &mut service.ports {
-                    port.node_port += 1;
-                }
-            }),
-            ("another name and target of a port", |service| {
-                for port in &mut service.ports {
-                    port.name.push('x');
-                    port.target_port = "8081".to_owned();
-                    port.app_protocol = Some("kubernetes.io/h2c".to_owned());
-                }
-            }),
-            ("one port less", |service| service.ports.truncate(1)),
-            ("source ranges", |service| service.source_ranges = vec!["10.0.0.0/8".to_owned()]),
-            ("session affinity", |service| {
-                service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
-            }),
+            changes::PORT,
+            changes::NODE_PORT,
+            changes::NAMES,
+            changes::ONE_PORT_LESS,
+            changes::SOURCE_RANGES,
+            changes::SESSION_AFFINITY,
         ]
     }
 

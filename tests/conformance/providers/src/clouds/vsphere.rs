@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, process::Command, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::json;
@@ -11,11 +11,14 @@ use skysail_provider::{AddressKind, Node, NodeAddress};
 use tempfile::TempDir;
 
 use crate::{
-    cloud::{Cloud, Settings},
+    cloud::{Cloud, Settings, machine_of},
     component, example,
     process::Program,
     proxy::{Reply, Request},
 };
+
+/// What provider IDs begin with.
+const SCHEME: &str = "vsphere://";
 
 /// Longest start on a busy machine; it takes a fifth of a second on an idle one.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -99,12 +102,10 @@ impl Cloud for Vsphere {
     const KNOWS_ALL_NAMES: bool = false;
 
     async fn start() -> Result<Self> {
-        let file = component::target()?.join("tools/bin/vcsim");
-        ensure!(file.exists(), "{} is missing; run .ci/setup test", file.display());
         // Datastores are folders, and each machine makes four files there: in memory where Linux
         // has such a folder, because a disk takes twice the time.
         let folder = tempfile::Builder::new().prefix("vcsim-").tempdir_in(memory_folder())?;
-        let mut command = Command::new(file);
+        let mut command = Command::new(component::tool("test", "bin/vcsim")?);
         command.env("TMPDIR", folder.path());
         let (program, facts) = Program::start(command, READY_WITHIN)?;
         let facts = serde_json::from_value(facts).context("the facts of the simulator")?;
@@ -158,11 +159,11 @@ impl Cloud for Vsphere {
     }
 
     async fn stop_machine(&self, node: &Node) -> Result<()> {
-        self.program.ask(&json!({"stop": uuid(node)?})).map(drop)
+        self.program.ask(&json!({"stop": machine_of(node, SCHEME)?})).map(drop)
     }
 
     async fn delete_machine(&self, node: &Node) -> Result<()> {
-        self.program.ask(&json!({"delete": uuid(node)?})).map(drop)
+        self.program.ask(&json!({"delete": machine_of(node, SCHEME)?})).map(drop)
     }
 
     async fn revoke_credential(&self) -> Result<()> {
@@ -188,14 +189,8 @@ fn node(name: &str, created: &Created) -> Node {
     let host_name = NodeAddress { kind: AddressKind::Hostname, address: name.to_owned() };
     Node {
         name: name.to_owned(),
-        provider_id: Some(format!("vsphere://{uuid}")),
+        provider_id: Some(format!("{SCHEME}{uuid}")),
         addresses: std::iter::once(host_name).chain(addresses).collect(),
         ..Node::default()
     }
-}
-
-/// The UUID of the firmware of a node's machine.
-fn uuid(node: &Node) -> Result<&str> {
-    let id = node.provider_id.as_deref().and_then(|id| id.strip_prefix("vsphere://"));
-    id.with_context(|| anyhow!("{} has no machine of this cloud", node.name))
 }

@@ -115,7 +115,7 @@ async fn hetzners_sdk_reads_what_the_provider_made() -> Result<()> {
 
 /// What `hcloud/judge.py` prints.
 fn judge(cloud: &Hetzner) -> Result<Value> {
-    let python = component::tool("hcloud/bin/python")?;
+    let python = component::tool("test", "hcloud/bin/python")?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hcloud/judge.py");
     let output = Command::new(python).arg(script).arg(cloud.url()).env("HCLOUD_TOKEN", TOKEN).output()?;
     let printed = String::from_utf8_lossy(&output.stdout);

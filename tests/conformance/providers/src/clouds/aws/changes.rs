@@ -2,7 +2,7 @@
 
 use skysail_provider::{Protocol, Service, TrafficPolicy};
 
-use crate::cloud::Change;
+use crate::cloud::{Change, changes};
 
 /// A kind of load balancer.
 pub trait Kind: Send + Sync + 'static {
@@ -106,29 +106,11 @@ impl Kind for Classic {
 
 fn common() -> Vec<Change> {
     vec![
-        ("another port", |service| {
-            for port in &mut service.ports {
-                port.port += 1;
-            }
-        }),
-        ("another node port", |service| {
-            for port in &mut service.ports {
-                port.node_port += 1;
-            }
-        }),
-        ("exchanged node ports", |service| {
-            if let [one, other] = service.ports.as_mut_slice() {
-                std::mem::swap(&mut one.node_port, &mut other.node_port);
-            }
-        }),
-        ("another name and target of a port", |service| {
-            for port in &mut service.ports {
-                port.name.push('x');
-                port.target_port = "8081".to_owned();
-                port.app_protocol = Some("kubernetes.io/h2c".to_owned());
-            }
-        }),
-        ("one port less", |service| service.ports.truncate(1)),
+        changes::PORT,
+        changes::NODE_PORT,
+        changes::EXCHANGED_NODE_PORTS,
+        changes::NAMES,
+        changes::ONE_PORT_LESS,
         ("source ranges", |service| {
             service.source_ranges = vec!["10.0.0.0/8".to_owned(), "192.0.2.0/24".to_owned()];
         }),
