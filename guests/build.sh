@@ -48,14 +48,14 @@ else
   exit 1
 fi
 
-CARGO_TARGET_DIR=$build cargo build --locked -q -p skysail-componentize
+cargo build --locked -q -p skysail-componentize
 mkdir -p "$out"
 for p in "${packages[@]}"; do
   module=$build/$target/guest/${p//-/_}.wasm
   name=${p#skysail-}
   # Only changed files: a process that watches the directory is not woken without a change.
   if [ ! -e "$out/$name.wasm" ] || [ "$module" -nt "$out/$name.wasm" ]; then
-    "$build/debug/skysail-componentize" "$module" "$out/$name.wasm"
+    "${CARGO_TARGET_DIR:-target}/debug/skysail-componentize" "$module" "$out/$name.wasm"
     say "$(printf '%-28s %7d bytes' "$name.wasm" "$(stat -c %s "$out/$name.wasm")")"
   fi
 done

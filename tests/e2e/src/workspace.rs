@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 /// Seconds for one command: a cold build of the manager takes about 400 on two cores, everything
 /// else far less.
@@ -27,11 +27,21 @@ pub fn target() -> PathBuf {
     environment("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// Builds the manager and returns its path.
+/// The manager's path: what the environment variable `SKYSAIL_BIN` says, relative to the
+/// repository's root, for example the program of an image; without the variable, a new build.
 ///
 /// # Errors
-/// The manager does not build.
+/// `SKYSAIL_BIN` names no file, or the manager does not build.
 pub fn skysail() -> Result<PathBuf> {
+    if let Some(program) = environment("SKYSAIL_BIN") {
+        let program = root().join(program);
+        ensure!(
+            program.is_file(),
+            "SKYSAIL_BIN: {} is no file; build the manager there, or unset it",
+            program.display()
+        );
+        return Ok(program);
+    }
     run(env!("CARGO"), &["build", "--quiet", "--locked", "-p", "skysail"])?;
     Ok(target().join("debug/skysail"))
 }

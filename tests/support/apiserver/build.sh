@@ -26,7 +26,8 @@ go mod tidy 2>tidy.log || { cat tidy.log >&2; exit 1; }
 echo "apiserver: compiling (some minutes, once for each version)" >&2
 # Without these, kubectl cannot read the server's version.
 x=k8s.io/component-base/version
-nice -n 5 go build -buildvcs=false -o "$out.part" -ldflags \
+# -trimpath as for the manager in Go (tests/bench): both share what Go has compiled.
+nice -n 5 go build -trimpath -buildvcs=false -o "$out.part" -ldflags \
     "-s -w -X $x.gitVersion=v$kubernetes -X $x.gitMajor=1 -X $x.gitMinor=${minor%%.*}" .
 mv "$out.part" "$out"
 echo "apiserver: built $out" >&2
