@@ -204,7 +204,7 @@ fn a_gzip_stream_longer_than_the_limit_of_a_component_is_not_decompressed() {
 #[test]
 fn a_component_is_decompressed_on_a_thread_of_the_blocking_pool() {
     let reference = ConfigMapReference { names: vec!["one".to_owned()], ..reference(None) };
-    let there = [Part::There(Arc::new(map(&[("provider.wasm", &blocks_without_content(500_000))])))];
+    let there = [Part::There(Arc::new(map(&[("provider.wasm", &blocks_without_content(1_000))])))];
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
     runtime.unwrap().block_on(async {
         let (free, busy) = std::sync::mpsc::channel::<()>();
