@@ -288,25 +288,14 @@ impl<'a> Running<'a> {
             }
         }
         let wall = self.began.elapsed();
+        let (provider, digest) = (Arc::clone(self.sandbox.shared_name()), Arc::clone(self.release.shared_digest()));
         let mut record = CallRecord {
-            provider: Arc::clone(self.sandbox.shared_name()),
-            digest: Arc::clone(self.release.shared_digest()),
-            function: self.function,
             object: self.call.object.clone(),
-            outcome,
             fault,
-            fuel: 0,
             wall,
             waited: if self.store.is_some() { self.waited } else { wall },
             cpu: self.cpu.used(),
-            guest: Duration::ZERO,
-            http: crate::HttpUse::default(),
-            memory_peak: 0,
-            log_lines: 0,
-            log_lines_dropped: 0,
-            events: 0,
-            events_dropped: 0,
-            limits_hit: Vec::new(),
+            ..CallRecord::new(provider, digest, self.function, outcome)
         };
         if let Some(store) = self.store.as_mut() {
             // Every engine consumes fuel, so this is the remaining fuel.

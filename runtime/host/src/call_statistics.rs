@@ -234,28 +234,13 @@ mod tests {
     use skysail_provider::{Code, Limit, LimitHit};
 
     use super::{CallStatistics, DEADLINE_MS_MAX, FAILURE_BYTES_MAX, FUEL_MAX, FunctionCalls, FunctionStatistics};
-    use crate::{CallOutcome, CallRecord, Fault, HttpUse};
+    use crate::{CallOutcome, CallRecord, Fault};
 
     fn record(function: &'static str, wall_ms: u64, fuel: u64) -> CallRecord {
         CallRecord {
-            provider: "sim".into(),
-            digest: "sha256:00".into(),
-            function,
-            object: None,
-            outcome: CallOutcome::Ok,
-            fault: None,
             fuel,
             wall: Duration::from_millis(wall_ms),
-            waited: Duration::ZERO,
-            cpu: Duration::ZERO,
-            guest: Duration::ZERO,
-            http: HttpUse::default(),
-            memory_peak: 0,
-            log_lines: 0,
-            log_lines_dropped: 0,
-            events: 0,
-            events_dropped: 0,
-            limits_hit: Vec::new(),
+            ..CallRecord::new("sim".into(), "sha256:00".into(), function, CallOutcome::Ok)
         }
     }
 

@@ -108,6 +108,33 @@ pub struct CallRecord {
     pub limits_hit: Vec<LimitHit>,
 }
 
+impl CallRecord {
+    /// A call that has used nothing.
+    #[must_use]
+    pub fn new(provider: Arc<str>, digest: Arc<str>, function: &'static str, outcome: CallOutcome) -> Self {
+        Self {
+            provider,
+            digest,
+            function,
+            object: None,
+            outcome,
+            fault: None,
+            fuel: 0,
+            wall: Duration::ZERO,
+            waited: Duration::ZERO,
+            cpu: Duration::ZERO,
+            guest: Duration::ZERO,
+            http: HttpUse::default(),
+            memory_peak: 0,
+            log_lines: 0,
+            log_lines_dropped: 0,
+            events: 0,
+            events_dropped: 0,
+            limits_hit: Vec::new(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     provider: String,

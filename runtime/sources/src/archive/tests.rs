@@ -2,15 +2,14 @@
 
 use std::{
     fs::{self, Permissions},
-    io::{self, Read as _, Write as _},
     os::unix::fs::{PermissionsExt as _, chown, symlink},
     path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
+    process::{Command, Stdio},
 };
 
 use bytes::Bytes;
 use rustix::process::geteuid;
+use skysail_test_support::killed::{self, give_sign};
 use tempfile::TempDir;
 
 use super::{Archive, ArchiveError, AtFlags, CWD, NEW, Quarantined, StatxAttributes, StatxFlags, check_writers, statx};
@@ -371,6 +370,8 @@ fn a_child_process_with_a_copy_of_the_locks_descriptor_does_not_keep_the_folder_
 /// Environment variable that turns this test binary into the child to be killed; its value is the
 /// archive's directory.
 const WRITER: &str = "SKYSAIL_TEST_ARCHIVE_WRITER";
+/// The test that the writer runs.
+const TEST: &str = "archive::tests::a_kill_at_any_moment_leaves_a_complete_release";
 
 /// Kills the process at 200 moments while it stores and quarantines releases as fast as the disk
 /// allows. A process that opens the folder afterwards finds a complete release, at most one older
@@ -386,17 +387,7 @@ fn a_kill_at_any_moment_leaves_a_complete_release() {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut last, mut cut) = (0, 0);
     for kill in 0..200 {
-        let mut writer = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "archive::tests::a_kill_at_any_moment_leaves_a_complete_release"])
-            .env(WRITER, folder.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_for_signs(&mut writer, random.usize(1..=2));
-        wait_a_moment(Duration::from_micros(random.u64(0..25_000)));
-        writer.kill().unwrap();
-        writer.wait().unwrap();
+        killed::start_and_kill(TEST, WRITER, folder.path(), &mut random).unwrap();
         cut += new_files(&folder.path().join(NEW));
         let archive = open(folder.path());
         let Some(text) = text(&archive, "a") else {
@@ -423,17 +414,6 @@ fn new_files(folder: &Path) -> usize {
     entries.filter(|entry| entry.as_ref().unwrap().path().is_file()).count()
 }
 
-fn wait_a_moment(moment: Duration) {
-    std::thread::park_timeout(moment);
-}
-
-/// On a busy machine the start of a process and a write take any time, so that the moment of a kill
-/// counts from what the process has done.
-fn wait_for_signs(writer: &mut Child, count: usize) {
-    let signs = writer.stderr.as_mut().unwrap().read_exact(&mut vec![0; count]);
-    signs.expect("the writer must run until it is killed");
-}
-
 /// Long enough that a kill can interrupt the write.
 fn release(number: u64) -> String {
     format!("{number} ") + &"x".repeat(300_000)
@@ -445,8 +425,7 @@ fn bad(number: u64) -> Quarantined {
 
 /// Gives one sign before it opens the folder, and one after each release.
 fn write_until_killed(folder: &Path) -> ! {
-    let sign = || io::stderr().write_all(b".").unwrap();
-    sign();
+    give_sign().unwrap();
     let archive = open(folder);
     let mut number = text(&archive, "a").map_or(0, |text| text.split(' ').next().unwrap().parse().unwrap());
     loop {
@@ -455,6 +434,6 @@ fn write_until_killed(folder: &Path) -> ! {
         }
         number += 1;
         archive.put("a", SOURCE, &offer(&release(number))).unwrap();
-        sign();
+        give_sign().unwrap();
     }
 }

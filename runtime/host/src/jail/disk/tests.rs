@@ -2,13 +2,13 @@
 
 use std::{
     fs::{self, Permissions},
-    io::{self, Read as _, Write as _},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
+use skysail_test_support::killed::{self, give_sign};
 use tempfile::TempDir;
 
 use super::{CompileCost, CompileLimits, Disk, HEAD_BYTES, Key};
@@ -165,6 +165,8 @@ fn a_failed_write_leaves_no_file_and_foreign_folders_stay() {
 
 /// The variable with the folder to write to, which makes this test the process that is killed.
 const WRITER: &str = "SKYSAIL_TEST_MACHINE_CODE_WRITER";
+/// The test that the writer runs.
+const TEST: &str = "jail::disk::tests::a_kill_at_any_moment_leaves_only_complete_files";
 
 /// Sends SIGKILL at 200 moments while a process writes machine code as fast as the disk allows:
 /// afterwards every file is complete, and no temporary file is left.
@@ -181,17 +183,7 @@ fn a_kill_at_any_moment_leaves_only_complete_files() {
     for kill in 0..200_u8 {
         // A new folder after every ten kills.
         let folder = parent.path().join((kill / 10).to_string());
-        let mut writer = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "jail::disk::tests::a_kill_at_any_moment_leaves_only_complete_files"])
-            .env(WRITER, &folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_for_signs(&mut writer, random.usize(1..=2));
-        std::thread::park_timeout(Duration::from_micros(random.u64(0..25_000)));
-        writer.kill().unwrap();
-        writer.wait().unwrap();
+        killed::start_and_kill(TEST, WRITER, &folder, &mut random).unwrap();
         cut += named(&folder, "new");
         let disk = Disk::open(folder.clone(), CODE_MAX, &KEY).unwrap();
         let found = (0..=u8::MAX).filter(|n| disk.path(&key(*n)).exists());
@@ -219,19 +211,11 @@ fn named(folder: &Path, extension: &str) -> usize {
 
 /// Gives one sign before it opens the folder, and one after each write.
 fn write_until_killed(folder: &Path) -> ! {
-    let sign = || io::stderr().write_all(b".").unwrap();
-    sign();
+    give_sign().unwrap();
     let disk = Disk::open(folder.to_owned(), CODE_MAX, &KEY).unwrap();
     for n in (0..=u8::MAX).cycle() {
         disk.put(&key(n), &machine_code(n), COST);
-        sign();
+        give_sign().unwrap();
     }
     unreachable!("the numbers go round");
-}
-
-/// On a busy machine the start of a process and a write take any time, so that the moment of a kill
-/// counts from what the process has done.
-fn wait_for_signs(writer: &mut Child, count: usize) {
-    let signs = writer.stderr.as_mut().unwrap().read_exact(&mut vec![0; count]);
-    signs.expect("the writer must run until it is killed");
 }

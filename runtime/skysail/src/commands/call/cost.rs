@@ -89,24 +89,12 @@ mod tests {
     fn record(function: &'static str, fuel: u64, memory_peak: u64) -> Arc<CallRecord> {
         let time = Duration::from_millis(2);
         Arc::new(CallRecord {
-            provider: "p".into(),
-            digest: "sha256:0".into(),
-            function,
-            object: None,
-            outcome: CallOutcome::Ok,
-            fault: None,
             fuel,
             wall: 2 * time,
-            cpu: Duration::ZERO,
-            waited: Duration::ZERO,
             guest: time,
             http: HttpUse { requests: 3, bytes_sent: 10, bytes_received: 100, time, in_flight_max: 1 },
             memory_peak,
-            log_lines: 0,
-            log_lines_dropped: 0,
-            events: 0,
-            events_dropped: 0,
-            limits_hit: Vec::new(),
+            ..CallRecord::new("p".into(), "sha256:0".into(), function, CallOutcome::Ok)
         })
     }
 
