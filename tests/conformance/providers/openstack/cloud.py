@@ -35,7 +35,8 @@ TYPES = {
     "load-balancer": "octavia",
 }
 PATHS = {"keystone": "/v3", "nova": "/v2.1"}
-READY_SECONDS = 240
+# A start takes 40 seconds of CPU.
+READY_SECONDS = 600
 
 
 class Failed(Exception):
@@ -211,20 +212,21 @@ class Cloud:
 def main():
     # As the end of the standard input: stops the services and deletes the folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    cloud = Cloud(sys.argv[1])
+    cloud, failed = Cloud(sys.argv[1]), None
     try:
         operator = cloud.start()
-    except Exception as error:
-        cloud.stop()
-        print(error if isinstance(error, Failed) else f"{error!r}; see the logs in {cloud.folder}", file=sys.stderr)
-        sys.exit(1)
-    try:
         print(json.dumps({"services": cloud.urls, "folder": str(cloud.folder)}), flush=True)
         for line in sys.stdin:
             print(json.dumps(operator.answer(json.loads(line))), flush=True)
+    except Exception as error:
+        failed = error if isinstance(error, Failed) else f"{error!r}; see the logs in {cloud.folder}"
     finally:
         cloud.stop()
-        shutil.rmtree(cloud.folder, ignore_errors=True)
+        # The logs of a failure stay.
+        if failed is None:
+            shutil.rmtree(cloud.folder, ignore_errors=True)
+    if failed is not None:
+        sys.exit(str(failed))
 
 
 if __name__ == "__main__":
