@@ -15,6 +15,9 @@ use tempfile::TempDir;
 
 use crate::{front::Front, wait::eventually, workspace::run};
 
+/// The administrator's kubeconfig, in the folder of all kubeconfigs of a server.
+pub(crate) const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
+
 /// A running API server. Dropping this value stops it and deletes its data.
 #[derive(Debug)]
 pub struct ApiServer {
@@ -47,14 +50,14 @@ impl ApiServer {
         let server = skysail_test_support::apiserver::ApiServer::start_with(flags)
             .context("there is no real API server to test against")?;
         let folder = TempDir::new()?;
-        fs::write(folder.path().join("admin.kubeconfig"), server.kubeconfig_yaml())?;
+        fs::write(folder.path().join(ADMIN_KUBECONFIG), server.kubeconfig_yaml())?;
         Ok(Self { server, folder })
     }
 
     /// The administrator's kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
-        self.folder.path().join("admin.kubeconfig")
+        self.folder.path().join(ADMIN_KUBECONFIG)
     }
 
     /// A proxy before this server, and the administrator's kubeconfig for it.

@@ -10,7 +10,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::workspace::run;
+use crate::{api_server::ADMIN_KUBECONFIG, workspace::run};
+
+/// What kubectl prints if the server is stopped, or does not have the kind.
+const ABSENT: [&str; 2] = ["was refused", "the server doesn't have a resource type"];
 
 /// The values of all tests of this process.
 static WATCHED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -45,14 +48,24 @@ pub(crate) fn in_files(folder: &Path, written: &[PathBuf]) -> Vec<String> {
     found
 }
 
-/// The kinds of objects that the manager writes and that have a value. A server that the test has
-/// stopped, and one without this kind, has none.
+/// The kinds of objects that the manager writes and that have a value, or that cannot be read. A
+/// server that the test has stopped has no objects, and one without CRDs no Providers.
 #[must_use]
 pub fn in_objects(kubeconfig: &Path) -> Vec<String> {
+    // Not the manager's kubeconfig: an account may not read everything, and a proxy before the
+    // server is a task of the test, which does not go on during this search.
+    let kubeconfig = kubeconfig.with_file_name(ADMIN_KUBECONFIG);
+    if !kubeconfig.exists() {
+        return Vec::new();
+    }
     let kubeconfig = kubeconfig.display().to_string();
     let get = |kinds: &str| {
         let arguments = ["--kubeconfig", &kubeconfig, "--request-timeout=10s", "get", kinds, "-A", "-o", "json"];
-        search(kinds, &run("kubectl", &arguments).unwrap_or_default())
+        match run("kubectl", &arguments).map_err(|error| error.to_string()) {
+            Ok(text) => search(kinds, &text),
+            Err(error) if ABSENT.iter().any(|absent| error.contains(absent)) => None,
+            Err(error) => Some(format!("{kinds}, which cannot be read: {error}")),
+        }
     };
     let kinds = ["events.events.k8s.io", "services", "nodes", "leases", "persistentvolumes", "providers.skysail.dev"];
     kinds.into_iter().filter_map(get).collect()
