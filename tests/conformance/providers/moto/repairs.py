@@ -64,6 +64,10 @@ def delete_security_group(self, name=None, group_id=None):
 
 def classic_load_balancer(self, *rest, ports, **named):
     classic_load_balancer.before(self, *rest, ports=ports, **named)
+    # AWS checks the first listener's port of the machines until another check is configured.
+    self.health_check = elb.FakeHealthCheck(
+        timeout="5", healthy_threshold="10", unhealthy_threshold="2", interval="30", target=f"TCP:{ports[0]['InstancePort']}"
+    )
     for listener, port in zip(self.listeners, ports):
         listener.instance_protocol = port.get("InstanceProtocol", listener.protocol).upper()
 

@@ -7,7 +7,10 @@ use async_trait::async_trait;
 use skysail_host::{credentials::CredentialSpec, egress::EgressRuleSpec};
 use skysail_provider::{Node, Service};
 
-use crate::proxy::{Reply, Request};
+use crate::{
+    proxy::{Reply, Request},
+    vendor::Opening,
+};
 
 /// A cloud, or an account of its own in a cloud that several tests share. Dropping it ends what it
 /// started.
@@ -153,6 +156,32 @@ pub trait Balancers: Cloud {
     fn share(&self) -> Option<fn(&mut Service)> {
         None
     }
+}
+
+/// A cloud whose vendor has a Go cloud provider.
+pub trait Judged: Balancers {
+    /// The vendor's provider, for a cloud whose services are at these origins.
+    ///
+    /// # Errors
+    /// The program with the vendor's provider is missing.
+    fn vendor(&self, origins: &[String]) -> Result<Opening>;
+
+    /// Services that both have to serve alike: changes of [`crate::suite::balancers::web`].
+    fn compared() -> Vec<Change>;
+
+    /// What may differ.
+    fn differences() -> &'static [Difference];
+}
+
+/// Something that the component does in another way than the vendor's provider, on purpose.
+#[derive(Clone, Copy, Debug)]
+pub struct Difference {
+    /// The Service with the difference, by its name in the table; all if none is named.
+    pub service: Option<&'static str>,
+    /// Parts of lines and of writes: those with one of them are not compared.
+    pub lines: &'static [&'static str],
+    /// Why.
+    pub reason: &'static str,
 }
 
 /// A cloud with routes.

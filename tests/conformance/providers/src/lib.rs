@@ -20,4 +20,5 @@ pub mod process;
 pub mod proxy;
 pub mod published;
 pub mod suite;
+pub mod vendor;
 pub mod world;

@@ -4,6 +4,7 @@
 pub mod balancers;
 pub mod faults;
 pub mod inventory;
+pub mod judged;
 pub mod machines;
 pub mod routes;
 

@@ -22,10 +22,11 @@ use tokio::sync::OnceCell;
 
 pub use self::changes::{Classic, Kind, Managed, Network};
 use crate::{
-    cloud::{Balancers, Change, Cloud, Routing, Settings},
+    cloud::{Balancers, Change, Cloud, Difference, Judged, Routing, Settings},
     component, example,
     process::Program,
     proxy::{Reply, Request},
+    vendor::Opening,
     world::CLUSTER,
 };
 
@@ -35,6 +36,8 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const CLUSTERS: [&str; 2] = [CLUSTER, "other"];
 /// The region of the example Provider.
 const REGION: &str = "eu-west-1";
+/// The name of both APIs of Elastic Load Balancing in signatures.
+const BALANCING: &str = "elasticloadbalancing";
 
 static MOTO: OnceCell<Moto> = OnceCell::const_new();
 
@@ -107,6 +110,23 @@ impl<K> Aws<K> {
         self.moto.ask(&question)
     }
 
+    /// The cloud-config of the component and of Amazon's provider, which reads no `Credential`.
+    fn config(&self, ec2: &str, balancing: &str, more: &str) -> String {
+        let service = |number: usize, service: &str, signing: &str, url: &str, credential: &str| {
+            format!(
+                "[ServiceOverride \"{number}\"]\nService = {service}\nRegion = {REGION}\nURL = {url}\n\
+                 SigningRegion = {REGION}\nSigningName = {signing}\nCredential = {credential}\n"
+            )
+        };
+        format!(
+            "[Global]\nRegion = {REGION}\nVPC = {}\n{more}\n{}{}{}",
+            self.account.vpc,
+            service(1, "EC2", "ec2", ec2, "aws"),
+            service(2, "Elastic Load Balancing", BALANCING, balancing, "balancing"),
+            service(3, "Elastic Load Balancing v2", BALANCING, balancing, "balancing"),
+        )
+    }
+
     fn act(&self, what: &str, node: &Node) -> Result<()> {
         let id = node.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
         let id = id.with_context(|| anyhow!("{} has no machine of this cloud", node.name))?;
@@ -132,14 +152,7 @@ impl<K: Kind> Cloud for Aws<K> {
     fn settings(&self, origins: &[String]) -> Result<Settings> {
         let [ec2, balancing] = origins else { return Err(anyhow!("{} origins for two services", origins.len())) };
         // Without KubernetesClusterID, so that the name of the cluster counts.
-        let config = format!(
-            "[Global]\nRegion = {REGION}\nVPC = {vpc}\n{more}\n\
-             [ServiceOverride \"1\"]\nService = EC2\nRegion = {REGION}\nURL = {ec2}\n\
-             [ServiceOverride \"2\"]\nService = elasticloadbalancing\nRegion = {REGION}\nURL = {balancing}\n\
-             Credential = balancing\n",
-            vpc = self.account.vpc,
-            more = K::CONFIG,
-        );
+        let config = self.config(ec2, balancing, K::CONFIG);
         let key = |origin: &String, service: &str| {
             let from = |name: &str| ValueFrom::Env(name.to_owned());
             let access_key = AwsAccessKeySpec { id: from("KEY"), secret: from("SECRET"), session_token: None };
@@ -163,7 +176,7 @@ impl<K: Kind> Cloud for Aws<K> {
             )?,
             credentials: BTreeMap::from([
                 ("aws".to_owned(), key(ec2, "ec2")),
-                ("balancing".to_owned(), key(balancing, "elasticloadbalancing")),
+                ("balancing".to_owned(), key(balancing, BALANCING)),
             ]),
             values: BTreeMap::from([("SECRET".to_owned(), self.account.secret.clone())]),
             public: BTreeMap::from([("KEY".to_owned(), self.account.key.clone())]),
@@ -264,6 +277,31 @@ impl<K: Kind> Balancers for Aws<K> {
             _ => return None,
         };
         Some(error(request, 400, code))
+    }
+}
+
+impl<K: Kind> Judged for Aws<K> {
+    fn vendor(&self, origins: &[String]) -> Result<Opening> {
+        let [ec2, balancing] = origins else { return Err(anyhow!("{} origins for two services", origins.len())) };
+        // With a subnet, Amazon's provider does not ask the metadata service about its own machine.
+        let more = format!("{}\nKubernetesClusterID = {CLUSTER}\nSubnetID = subnet-0\n", K::CONFIG);
+        let environment = [
+            ("AWS_ACCESS_KEY_ID", self.account.key.as_str()),
+            ("AWS_SECRET_ACCESS_KEY", self.account.secret.as_str()),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ];
+        let environment = environment.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Ok(Opening { setup: "aws", program: "vendor-aws", config: self.config(ec2, balancing, &more), environment })
+    }
+
+    fn compared() -> Vec<Change> {
+        let mut services = K::more_services();
+        services.extend(K::changes());
+        services
+    }
+
+    fn differences() -> &'static [Difference] {
+        K::DIFFERENCES
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use skysail_test_providers::{
     clouds::aws::{self, Aws},
     leaks, published,
-    suite::{balancers, faults, inventory, machines, routes},
+    suite::{balancers, faults, inventory, judged, machines, routes},
 };
 
 type Network = Aws<aws::Network>;
@@ -22,6 +22,7 @@ mod network {
 
     instances!(Network);
     load_balancers!(Network);
+    judged!(Network);
     routes!(Network);
 }
 
@@ -29,12 +30,14 @@ mod network_with_groups {
     use anyhow::Result;
 
     load_balancers!(Managed);
+    judged!(Managed);
 }
 
 mod classic {
     use anyhow::Result;
 
     load_balancers!(Classic);
+    judged!(Classic);
 }
 
 /// moto's answer to a form without a signature.

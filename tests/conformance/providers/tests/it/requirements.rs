@@ -59,3 +59,11 @@ macro_rules! routes {
         );
     };
 }
+
+/// The comparison with the vendor's Go provider.
+#[cfg(feature = "aws")]
+macro_rules! judged {
+    ($cloud:ident) => {
+        suite!($cloud: judged::the_component_does_what_the_vendors_provider_does);
+    };
+}

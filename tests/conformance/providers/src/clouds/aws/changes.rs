@@ -1,8 +1,8 @@
 //! The kinds of load balancers, and the changes of Services that each can carry out.
 
-use skysail_provider::{Protocol, Service, TrafficPolicy};
+use skysail_provider::{Protocol, Service, ServicePort, SessionAffinity, TrafficPolicy};
 
-use crate::cloud::{Change, changes};
+use crate::cloud::{Change, Difference, changes};
 
 /// A kind of load balancer.
 pub trait Kind: Send + Sync + 'static {
@@ -13,6 +13,12 @@ pub trait Kind: Send + Sync + 'static {
 
     /// The changes that this kind can carry out.
     fn changes() -> Vec<Change>;
+
+    /// What the component and Amazon's provider do in different ways.
+    const DIFFERENCES: &'static [Difference] = &[];
+
+    /// Services of the comparison with Amazon's provider, beside those of [`Self::changes`].
+    fn more_services() -> Vec<Change>;
 }
 
 /// Network Load Balancers without security groups, which is the default.
@@ -65,14 +71,89 @@ impl Kind for Network {
         ]);
         changes
     }
+
+    fn more_services() -> Vec<Change> {
+        let mut services = both();
+        services.extend::<[Change; 16]>([
+            ("health checks by HTTPS", |service| {
+                annotate(service, "healthcheck-protocol", "HTTPS");
+                annotate(service, "healthcheck-path", "/ready");
+            }),
+            ("only nodes with a pod, and a path of its own", |service| {
+                service.external_traffic_policy = TrafficPolicy::Local;
+                service.health_check_node_port = 30_998;
+                annotate(service, "healthcheck-path", "/alive");
+            }),
+            ("only nodes with a pod, checked by TCP", |service| {
+                service.external_traffic_policy = TrafficPolicy::Local;
+                service.health_check_node_port = 30_997;
+                annotate(service, "healthcheck-protocol", "tcp");
+                annotate(service, "healthcheck-port", "traffic-port");
+            }),
+            ("the addresses of clients", |service| {
+                annotate(service, "target-group-attributes", "preserve_client_ip.enabled=true");
+            }),
+            ("no addresses of clients", |service| {
+                annotate(service, "target-group-attributes", "preserve_client_ip.enabled=false");
+            }),
+            ("the proxy protocol", |service| {
+                annotate(service, "target-group-attributes", "proxy_protocol_v2.enabled=true");
+            }),
+            ("the proxy protocol and no addresses of clients", |service| {
+                let attributes = "preserve_client_ip.enabled=false,proxy_protocol_v2.enabled=true";
+                annotate(service, "target-group-attributes", attributes);
+            }),
+            ("an attribute that AWS does not have", |service| {
+                annotate(service, "target-group-attributes", "stickiness.enabled=maybe");
+            }),
+            ("TLS with ports by number", |service| {
+                annotate(service, "ssl-cert", CERTIFICATE);
+                annotate(service, "ssl-ports", "80,443");
+            }),
+            ("TLS at all ports, by a star", |service| {
+                annotate(service, "ssl-cert", CERTIFICATE);
+                annotate(service, "ssl-ports", "*");
+                annotate(service, "ssl-negotiation-policy", TLS_POLICY);
+            }),
+            ("one port of UDP", |service| {
+                service.ports.truncate(1);
+                service.ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp);
+            }),
+            ("UDP checked by HTTP", |service| {
+                service.ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp);
+                annotate(service, "healthcheck-protocol", "http");
+                annotate(service, "healthcheck-port", "10256");
+                annotate(service, "healthcheck-path", "/healthz");
+            }),
+            ("UDP from source ranges", |service| {
+                service.ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp);
+                service.source_ranges = vec!["10.0.0.0/8".to_owned()];
+            }),
+            ("TCP and UDP", |service| {
+                service.ports.iter_mut().take(1).for_each(|port| port.protocol = Protocol::Udp);
+            }),
+            ("a port of health checks that is no number", |service| annotate(service, "healthcheck-port", "web")),
+            ("a protocol of health checks that is none", |service| annotate(service, "healthcheck-protocol", "udp")),
+        ]);
+        services
+    }
 }
 
 impl Kind for Managed {
     const TYPE: Option<&'static str> = Network::TYPE;
     const CONFIG: &'static str = "NLBSecurityGroupMode = Managed";
+    const DIFFERENCES: &'static [Difference] = TLS_DIFFERENCES;
 
     fn changes() -> Vec<Change> {
         Network::changes()
+    }
+
+    fn more_services() -> Vec<Change> {
+        let ranges: Change = ("source ranges for every port", |service| {
+            service.source_ranges =
+                vec!["10.0.0.0/8".to_owned(), "172.16.0.0/12".to_owned(), "192.0.2.0/24".to_owned()];
+        });
+        vec![ranges]
     }
 }
 
@@ -102,7 +183,117 @@ impl Kind for Classic {
         ]);
         changes
     }
+
+    fn more_services() -> Vec<Change> {
+        let mut services = both();
+        services.extend::<[Change; 16]>([
+            ("HTTPS to pods that speak HTTPS", |service| {
+                annotate(service, "ssl-cert", CERTIFICATE);
+                annotate(service, "backend-protocol", "https");
+            }),
+            ("TLS to pods that speak TLS", |service| {
+                annotate(service, "ssl-cert", CERTIFICATE);
+                annotate(service, "backend-protocol", "ssl");
+            }),
+            ("TLS at one port by name, to pods that speak TCP", |service| {
+                annotate(service, "ssl-cert", CERTIFICATE);
+                annotate(service, "ssl-ports", "https");
+                annotate(service, "backend-protocol", "tcp");
+            }),
+            ("TLS to a port that exists under no name", |service| {
+                annotate(service, "ssl-cert", CERTIFICATE);
+                annotate(service, "ssl-ports", "nothing");
+            }),
+            ("a protocol of pods that is none", |service| annotate(service, "backend-protocol", "quic")),
+            ("the proxy protocol for one port", |service| annotate(service, "proxy-protocol", "80")),
+            ("a log every five minutes", |service| {
+                annotate(service, "access-log-enabled", "true");
+                annotate(service, "access-log-emit-interval", "5");
+                annotate(service, "access-log-s3-bucket-name", "logs");
+            }),
+            ("a log at an interval that is no number", |service| {
+                annotate(service, "access-log-enabled", "true");
+                annotate(service, "access-log-emit-interval", "often");
+            }),
+            ("connections that end within the default time", |service| {
+                annotate(service, "connection-draining-enabled", "true");
+            }),
+            ("an idle time that is no number", |service| annotate(service, "connection-idle-timeout", "long")),
+            ("every number of health checks", |service| {
+                annotate(service, "healthcheck-interval", "20");
+                annotate(service, "healthcheck-timeout", "7");
+                annotate(service, "healthcheck-healthy-threshold", "3");
+                annotate(service, "healthcheck-unhealthy-threshold", "8");
+            }),
+            ("health checks by HTTPS of another port", |service| {
+                annotate(service, "healthcheck-protocol", "HTTPS");
+                annotate(service, "healthcheck-port", "10256");
+                annotate(service, "healthcheck-path", "/healthz");
+            }),
+            ("health checks of pods that speak HTTPS", |service| {
+                annotate(service, "ssl-cert", CERTIFICATE);
+                annotate(service, "backend-protocol", "https");
+                annotate(service, "healthcheck-path", "/ready");
+            }),
+            ("only nodes with a pod, and HTTP", |service| {
+                service.external_traffic_policy = TrafficPolicy::Local;
+                service.health_check_node_port = 30_998;
+                annotate(service, "backend-protocol", "http");
+            }),
+            ("UDP", |service| service.ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp)),
+            ("many tags and a long idle time", |service| {
+                annotate(service, "additional-resource-tags", "team=web,stage=test,cost=12");
+                annotate(service, "connection-idle-timeout", "3600");
+            }),
+        ]);
+        services
+    }
 }
+
+/// Services without a peculiarity, and those whose peculiarities both kinds have.
+fn both() -> Vec<Change> {
+    vec![
+        ("two ports", |_| ()),
+        ("one port", |service| service.ports.truncate(1)),
+        ("five ports", |service| {
+            let Some(first) = service.ports.first().cloned() else { return };
+            service.ports.extend((0..3).map(|n| ServicePort {
+                name: format!("more-{n}"),
+                port: 8000 + n,
+                node_port: 30_500 + n,
+                ..first.clone()
+            }));
+        }),
+        ("inside the network", |service| annotate(service, "internal", "true")),
+        ("not inside the network", |service| annotate(service, "internal", "false")),
+        ("tags", |service| annotate(service, "additional-resource-tags", "team=web,stage=test")),
+        ("a tag without a value", |service| annotate(service, "additional-resource-tags", "team=,stage=test")),
+        ("no source ranges that are left", |service| service.source_ranges = vec!["0.0.0.0/0".to_owned()]),
+        ("a source range that is none", |service| service.source_ranges = vec!["10.0.0.0/33".to_owned()]),
+        ("nodes with a label that none has", |service| annotate(service, "target-node-labels", "role=web")),
+        ("session affinity", |service| {
+            service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
+        }),
+        ("an address", |service| service.load_balancer_ip = Some("192.0.2.1".to_owned())),
+        ("no traffic across zones", |service| annotate(service, "cross-zone-load-balancing-enabled", "false")),
+        ("a Boolean that is none", |service| annotate(service, "cross-zone-load-balancing-enabled", "perhaps")),
+        ("a number of health checks that is none", |service| annotate(service, "healthcheck-interval", "soon")),
+        ("subnets that do not exist", |service| annotate(service, "subnets", "subnet-1,subnet-2")),
+    ]
+}
+
+/// Why the rules of a group differ.
+const TLS_RULES: &str =
+    "Amazon's provider asks for a rule with the protocol `tls`, which EC2 does not have; the component asks for TCP";
+
+/// What Network Load Balancers with groups have in another way.
+const TLS_DIFFERENCES: &[Difference] = &[
+    Difference { service: Some("an encrypted port"), lines: TLS_LINES, reason: TLS_RULES },
+    Difference { service: Some("another policy of encrypted ports"), lines: TLS_LINES, reason: TLS_RULES },
+    Difference { service: Some("traffic that is encrypted twice"), lines: TLS_LINES, reason: TLS_RULES },
+];
+/// Rules in the groups of load balancers, and requests for rules.
+const TLS_LINES: &[&str] = &["rule of group k8s-", "SecurityGroupIngress"];
 
 fn common() -> Vec<Change> {
     vec![
@@ -119,7 +310,8 @@ fn common() -> Vec<Change> {
             service.health_check_node_port = 30_999;
         }),
         ("health checks by HTTP", |service| {
-            annotate(service, "healthcheck-protocol", "http");
+            // Amazon's provider sends lower case as it is for a Classic Load Balancer.
+            annotate(service, "healthcheck-protocol", "HTTP");
             annotate(service, "healthcheck-path", "/ready");
         }),
         ("other health checks", |service| {

@@ -1,0 +1,155 @@
+// Package judge lets a test call a vendor's Go cloud provider, the code of the vendor's
+// cloud-controller-manager: each line of JSON on the standard input is a question, and the next line
+// on the standard output is its answer. The program ends with its standard input.
+package judge
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// callTime bounds a call of the provider: on a busy machine a call of many requests takes minutes.
+const callTime = 5 * time.Minute
+
+// A question names the operation in Do, which decides the fields that it needs.
+type question struct {
+	Do string `json:"do"`
+	// Config and Environment are for the operation open: the cloud-config, and the variables from
+	// which the vendor's client takes its credentials.
+	Config      string            `json:"config"`
+	Environment map[string]string `json:"environment"`
+	// Cloud is the number that open has answered.
+	Cloud   int         `json:"cloud"`
+	Cluster string      `json:"cluster"`
+	Service *v1.Service `json:"service"`
+	// Nodes are the nodes of the Service, and for open all nodes of the cluster.
+	Nodes []*v1.Node `json:"nodes"`
+}
+
+// An answer has Failed if the provider returned an error, and Error if the question is wrong.
+type answer struct {
+	Cloud  *int                   `json:"cloud,omitempty"`
+	Status *v1.LoadBalancerStatus `json:"status,omitempty"`
+	Failed string                 `json:"failed,omitempty"`
+	Error  string                 `json:"error,omitempty"`
+}
+
+// Serve answers questions with the provider of this name.
+func Serve(provider string) {
+	j := judge{provider: provider}
+	fmt.Println(`{"serves":true}`)
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var q question
+		a := &answer{}
+		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
+			a.Error = err.Error()
+		} else if err := j.answer(&q, a); err != nil {
+			a.Error = err.Error()
+		}
+		line, err := json.Marshal(a)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(line))
+	}
+	if err := lines.Err(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+type judge struct {
+	provider string
+	clouds   []cloudprovider.Interface
+}
+
+func (j *judge) answer(q *question, a *answer) error {
+	if q.Do == "open" {
+		return j.open(q, a)
+	}
+	if q.Cloud < 0 || q.Cloud >= len(j.clouds) {
+		return fmt.Errorf("there is no cloud %d", q.Cloud)
+	}
+	balancer, ok := j.clouds[q.Cloud].LoadBalancer()
+	if !ok {
+		return errors.New("the provider has no load balancers")
+	}
+	if q.Service == nil {
+		return errors.New("the question has no service")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	var err error
+	switch q.Do {
+	case "ensure":
+		a.Status, err = balancer.EnsureLoadBalancer(ctx, q.Cluster, q.Service, q.Nodes)
+	case "update":
+		err = balancer.UpdateLoadBalancer(ctx, q.Cluster, q.Service, q.Nodes)
+	case "delete":
+		err = balancer.EnsureLoadBalancerDeleted(ctx, q.Cluster, q.Service)
+	default:
+		return fmt.Errorf("%q is no operation", q.Do)
+	}
+	if err != nil {
+		a.Failed = err.Error()
+	}
+	return nil
+}
+
+// open starts a provider, as the vendor's manager does.
+func (j *judge) open(q *question, a *answer) error {
+	for name, value := range q.Environment {
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	cloud, err := cloudprovider.GetCloudProvider(j.provider, strings.NewReader(q.Config))
+	if err != nil {
+		return err
+	}
+	if cloud == nil {
+		return fmt.Errorf("no provider is registered as %q", j.provider)
+	}
+	objects := make([]runtime.Object, 0, len(q.Nodes))
+	for _, node := range q.Nodes {
+		objects = append(objects, node)
+	}
+	client := fake.NewClientset(objects...)
+	// Providers run as long as the program.
+	stop := make(chan struct{})
+	cloud.Initialize(clients{client}, stop)
+	if user, ok := cloud.(cloudprovider.InformerUser); ok {
+		factory := informers.NewSharedInformerFactory(client, 0)
+		user.SetInformers(factory)
+		factory.Start(stop)
+		factory.WaitForCacheSync(stop)
+	}
+	number := len(j.clouds)
+	j.clouds = append(j.clouds, cloud)
+	a.Cloud = &number
+	return nil
+}
+
+// clients gives a provider an API server in memory, for its Events and its list of nodes.
+type clients struct{ client kubernetes.Interface }
+
+func (c clients) Config(string) (*rest.Config, error)         { return &rest.Config{}, nil }
+func (c clients) ConfigOrDie(string) *rest.Config             { return &rest.Config{} }
+func (c clients) Client(string) (kubernetes.Interface, error) { return c.client, nil }
+func (c clients) ClientOrDie(string) kubernetes.Interface     { return c.client }
