@@ -54,11 +54,7 @@ pub(crate) fn in_files(folder: &Path, written: &[PathBuf]) -> Vec<String> {
 pub fn in_objects(kubeconfig: &Path) -> Vec<String> {
     // Not the manager's kubeconfig: an account may not read everything, and a proxy before the
     // server is a task of the test, which does not go on during this search.
-    let kubeconfig = kubeconfig.with_file_name(ADMIN_KUBECONFIG);
-    if !kubeconfig.exists() {
-        return Vec::new();
-    }
-    let kubeconfig = kubeconfig.display().to_string();
+    let kubeconfig = kubeconfig.with_file_name(ADMIN_KUBECONFIG).display().to_string();
     let get = |kinds: &str| {
         let arguments = ["--kubeconfig", &kubeconfig, "--request-timeout=10s", "get", kinds, "-A", "-o", "json"];
         match run("kubectl", &arguments).map_err(|error| error.to_string()) {

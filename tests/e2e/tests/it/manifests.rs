@@ -187,10 +187,11 @@ const CONTROLLERS: [&str; 3] = ["service-controller", "node-controller", "route-
 
 /// The manager as the applied Deployment runs it: with its flags, as its account.
 pub(crate) struct World {
+    /// Before the server: fields are dropped in order, and the end of a manager searches objects.
+    pub(crate) manager: Manager,
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
     cloud: Simulated,
-    pub(crate) manager: Manager,
     token: String,
 }
 
