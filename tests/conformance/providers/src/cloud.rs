@@ -176,11 +176,12 @@ pub trait Judged: Balancers {
 /// Something that the component does in another way than the vendor's provider, on purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference {
-    /// The Service with the difference, by its name in the table; all if none is named.
-    pub service: Option<&'static str>,
-    /// Parts of lines and of writes: those with one of them are not compared.
+    /// The Services with the difference, by their names in the table.
+    pub services: &'static [&'static str],
+    /// Parts of lines and of writes: those with one of them are not compared. None if the vendor's
+    /// provider refuses the Services, and the component serves them.
     pub lines: &'static [&'static str],
-    /// Why.
+    /// Why; a comparison logs it.
     pub reason: &'static str,
 }
 

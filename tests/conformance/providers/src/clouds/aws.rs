@@ -150,7 +150,7 @@ impl<K: Kind> Cloud for Aws<K> {
     }
 
     fn settings(&self, origins: &[String]) -> Result<Settings> {
-        let [ec2, balancing] = origins else { return Err(anyhow!("{} origins for two services", origins.len())) };
+        let [ec2, balancing] = both(origins)?;
         // Without KubernetesClusterID, so that the name of the cluster counts.
         let config = self.config(ec2, balancing, K::CONFIG);
         let key = |origin: &String, service: &str| {
@@ -219,6 +219,11 @@ impl<K: Kind> Cloud for Aws<K> {
     }
 }
 
+/// The origins of EC2 and of Elastic Load Balancing.
+fn both(origins: &[String]) -> Result<&[String; 2]> {
+    origins.try_into().with_context(|| format!("{} origins for two services", origins.len()))
+}
+
 /// The actions that the README of the guest names: an action without a service is one of EC2.
 fn permissions() -> Result<Vec<String>> {
     const README: &str = include_str!("../../../../../guests/aws/README.md");
@@ -282,7 +287,7 @@ impl<K: Kind> Balancers for Aws<K> {
 
 impl<K: Kind> Judged for Aws<K> {
     fn vendor(&self, origins: &[String]) -> Result<Opening> {
-        let [ec2, balancing] = origins else { return Err(anyhow!("{} origins for two services", origins.len())) };
+        let [ec2, balancing] = both(origins)?;
         // With a subnet, Amazon's provider does not ask the metadata service about its own machine.
         let more = format!("{}\nKubernetesClusterID = {CLUSTER}\nSubnetID = subnet-0\n", K::CONFIG);
         let environment = [

@@ -43,10 +43,9 @@ type question struct {
 
 // An answer has Failed if the provider returned an error, and Error if the question is wrong.
 type answer struct {
-	Cloud  *int                   `json:"cloud,omitempty"`
-	Status *v1.LoadBalancerStatus `json:"status,omitempty"`
-	Failed string                 `json:"failed,omitempty"`
-	Error  string                 `json:"error,omitempty"`
+	Cloud  *int   `json:"cloud,omitempty"`
+	Failed string `json:"failed,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
 // Serve answers questions with the provider of this name.
@@ -98,9 +97,7 @@ func (j *judge) answer(q *question, a *answer) error {
 	var err error
 	switch q.Do {
 	case "ensure":
-		a.Status, err = balancer.EnsureLoadBalancer(ctx, q.Cluster, q.Service, q.Nodes)
-	case "update":
-		err = balancer.UpdateLoadBalancer(ctx, q.Cluster, q.Service, q.Nodes)
+		_, err = balancer.EnsureLoadBalancer(ctx, q.Cluster, q.Service, q.Nodes)
 	case "delete":
 		err = balancer.EnsureLoadBalancerDeleted(ctx, q.Cluster, q.Service)
 	default:

@@ -10,12 +10,11 @@ pub trait Kind: Send + Sync + 'static {
     const TYPE: Option<&'static str>;
     /// Further lines of the section `[Global]`.
     const CONFIG: &'static str = "";
+    /// What the component and Amazon's provider do in different ways.
+    const DIFFERENCES: &'static [Difference] = &[];
 
     /// The changes that this kind can carry out.
     fn changes() -> Vec<Change>;
-
-    /// What the component and Amazon's provider do in different ways.
-    const DIFFERENCES: &'static [Difference] = &[];
 
     /// Services of the comparison with Amazon's provider, beside those of [`Self::changes`].
     fn more_services() -> Vec<Change>;
@@ -44,17 +43,24 @@ pub(super) fn annotate(service: &mut Service, key: &str, value: &str) {
     service.annotations.insert(key, value.to_owned());
 }
 
+fn use_udp(service: &mut Service) {
+    for port in &mut service.ports {
+        port.protocol = Protocol::Udp;
+    }
+}
+
+fn use_local_policy(service: &mut Service, health_check_node_port: u16) {
+    service.external_traffic_policy = TrafficPolicy::Local;
+    service.health_check_node_port = health_check_node_port;
+}
+
 impl Kind for Network {
     const TYPE: Option<&'static str> = Some("nlb");
 
     fn changes() -> Vec<Change> {
         let mut changes = common();
         changes.extend::<[Change; 5]>([
-            ("UDP", |service| {
-                for port in &mut service.ports {
-                    port.protocol = Protocol::Udp;
-                }
-            }),
+            ("UDP", use_udp),
             ("an encrypted port", |service| {
                 annotate(service, "ssl-cert", CERTIFICATE);
                 annotate(service, "ssl-ports", "https");
@@ -73,20 +79,18 @@ impl Kind for Network {
     }
 
     fn more_services() -> Vec<Change> {
-        let mut services = both();
+        let mut services = more_common();
         services.extend::<[Change; 16]>([
             ("health checks by HTTPS", |service| {
                 annotate(service, "healthcheck-protocol", "HTTPS");
                 annotate(service, "healthcheck-path", "/ready");
             }),
             ("only nodes with a pod, and a path of its own", |service| {
-                service.external_traffic_policy = TrafficPolicy::Local;
-                service.health_check_node_port = 30_998;
+                use_local_policy(service, 30_998);
                 annotate(service, "healthcheck-path", "/alive");
             }),
             ("only nodes with a pod, checked by TCP", |service| {
-                service.external_traffic_policy = TrafficPolicy::Local;
-                service.health_check_node_port = 30_997;
+                use_local_policy(service, 30_997);
                 annotate(service, "healthcheck-protocol", "tcp");
                 annotate(service, "healthcheck-port", "traffic-port");
             }),
@@ -117,16 +121,16 @@ impl Kind for Network {
             }),
             ("one port of UDP", |service| {
                 service.ports.truncate(1);
-                service.ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp);
+                use_udp(service);
             }),
             ("UDP checked by HTTP", |service| {
-                service.ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp);
+                use_udp(service);
                 annotate(service, "healthcheck-protocol", "http");
                 annotate(service, "healthcheck-port", "10256");
                 annotate(service, "healthcheck-path", "/healthz");
             }),
             ("UDP from source ranges", |service| {
-                service.ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp);
+                use_udp(service);
                 service.source_ranges = vec!["10.0.0.0/8".to_owned()];
             }),
             ("TCP and UDP", |service| {
@@ -142,7 +146,7 @@ impl Kind for Network {
 impl Kind for Managed {
     const TYPE: Option<&'static str> = Network::TYPE;
     const CONFIG: &'static str = "NLBSecurityGroupMode = Managed";
-    const DIFFERENCES: &'static [Difference] = TLS_DIFFERENCES;
+    const DIFFERENCES: &'static [Difference] = &[TLS_RULES];
 
     fn changes() -> Vec<Change> {
         Network::changes()
@@ -159,6 +163,7 @@ impl Kind for Managed {
 
 impl Kind for Classic {
     const TYPE: Option<&'static str> = None;
+    const DIFFERENCES: &'static [Difference] = &[LOWER_CASE];
 
     fn changes() -> Vec<Change> {
         let mut changes = common();
@@ -185,7 +190,7 @@ impl Kind for Classic {
     }
 
     fn more_services() -> Vec<Change> {
-        let mut services = both();
+        let mut services = more_common();
         services.extend::<[Change; 16]>([
             ("HTTPS to pods that speak HTTPS", |service| {
                 annotate(service, "ssl-cert", CERTIFICATE);
@@ -236,11 +241,10 @@ impl Kind for Classic {
                 annotate(service, "healthcheck-path", "/ready");
             }),
             ("only nodes with a pod, and HTTP", |service| {
-                service.external_traffic_policy = TrafficPolicy::Local;
-                service.health_check_node_port = 30_998;
+                use_local_policy(service, 30_998);
                 annotate(service, "backend-protocol", "http");
             }),
-            ("UDP", |service| service.ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp)),
+            ("UDP", use_udp),
             ("many tags and a long idle time", |service| {
                 annotate(service, "additional-resource-tags", "team=web,stage=test,cost=12");
                 annotate(service, "connection-idle-timeout", "3600");
@@ -250,8 +254,8 @@ impl Kind for Classic {
     }
 }
 
-/// Services without a peculiarity, and those whose peculiarities both kinds have.
-fn both() -> Vec<Change> {
+/// [`Kind::more_services`] of Network and Classic Load Balancers.
+fn more_common() -> Vec<Change> {
     vec![
         ("two ports", |_| ()),
         ("one port", |service| service.ports.truncate(1)),
@@ -282,18 +286,19 @@ fn both() -> Vec<Change> {
     ]
 }
 
-/// Why the rules of a group differ.
-const TLS_RULES: &str =
-    "Amazon's provider asks for a rule with the protocol `tls`, which EC2 does not have; the component asks for TCP";
+/// What Network Load Balancers with groups have in another way: rules in the groups.
+const TLS_RULES: Difference = Difference {
+    services: &["an encrypted port", "another policy of encrypted ports", "traffic that is encrypted twice"],
+    lines: &["rule of group k8s-", "SecurityGroupIngress"],
+    reason: "Amazon's provider asks for a rule with the protocol `tls`, which EC2 does not have; the component asks for TCP",
+};
 
-/// What Network Load Balancers with groups have in another way.
-const TLS_DIFFERENCES: &[Difference] = &[
-    Difference { service: Some("an encrypted port"), lines: TLS_LINES, reason: TLS_RULES },
-    Difference { service: Some("another policy of encrypted ports"), lines: TLS_LINES, reason: TLS_RULES },
-    Difference { service: Some("traffic that is encrypted twice"), lines: TLS_LINES, reason: TLS_RULES },
-];
-/// Rules in the groups of load balancers, and requests for rules.
-const TLS_LINES: &[&str] = &["rule of group k8s-", "SecurityGroupIngress"];
+/// What Classic Load Balancers have in another way.
+const LOWER_CASE: Difference = Difference {
+    services: &["health checks by HTTP"],
+    lines: &[],
+    reason: "Amazon's provider sends the protocol of health checks in lower case as it is, and AWS refuses it",
+};
 
 fn common() -> Vec<Change> {
     vec![
@@ -305,13 +310,9 @@ fn common() -> Vec<Change> {
         ("source ranges", |service| {
             service.source_ranges = vec!["10.0.0.0/8".to_owned(), "192.0.2.0/24".to_owned()];
         }),
-        ("only nodes with a pod", |service| {
-            service.external_traffic_policy = TrafficPolicy::Local;
-            service.health_check_node_port = 30_999;
-        }),
+        ("only nodes with a pod", |service| use_local_policy(service, 30_999)),
         ("health checks by HTTP", |service| {
-            // Amazon's provider sends lower case as it is for a Classic Load Balancer.
-            annotate(service, "healthcheck-protocol", "HTTP");
+            annotate(service, "healthcheck-protocol", "http");
             annotate(service, "healthcheck-path", "/ready");
         }),
         ("other health checks", |service| {
