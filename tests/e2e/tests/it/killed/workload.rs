@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
+use k8s_openapi::api::core::v1::Service;
 use kube::{
     Client,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, ResourceExt as _},
+    core::Status,
 };
 use serde_json::json;
 use skysail_dev::cloud::{NewInstance, SimCloud};
@@ -104,16 +106,26 @@ impl Workload {
         let ports = self.ports();
         let spec = json!({"type": "LoadBalancer", "ports": entries(&ports)});
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
-        match services(&self.client).create(&PostParams::default(), &serde_json::from_value(service)?).await {
-            Ok(service) => {
-                let uid = service.uid().context("a Service without UID")?;
-                self.wishes.insert(uid.clone(), 1);
-                self.services.insert(name, WantedService { uid, ports, balanced: true });
-                Ok(())
+        let made = match services(&self.client).create(&PostParams::default(), &serde_json::from_value(service)?).await
+        {
+            Ok(service) => Some(service),
+            // Another Service of this name is being deleted. Or the client has sent the request
+            // again, because its first answer was that the API server timed out: the Service or
+            // its node ports may exist already. No other Service has these node ports.
+            Err(kube::Error::Api(status)) if status.is_already_exists() || is_allocated(&status) => {
+                services(&self.client)
+                    .get_opt(&name)
+                    .await?
+                    .filter(|found| node_ports(found).eq(ports.iter().map(|port| port.1)))
             }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(service) = made {
+            let uid = service.uid().context("a Service without UID")?;
+            self.wishes.insert(uid.clone(), 1);
+            self.services.insert(name, WantedService { uid, ports, balanced: true });
         }
+        Ok(())
     }
 
     /// Other ports, the same ports with other node ports, or one port more or less.
@@ -134,7 +146,7 @@ impl Workload {
             Ok(()) => drop(self.services.entry(name).and_modify(|service| service.ports = ports)),
             // The API server's retry found the port of its own first attempt, which had lost
             // against a write of the manager: the Service is unchanged.
-            Err(kube::Error::Api(status)) if status.message.contains("port is already allocated") => {}
+            Err(kube::Error::Api(status)) if is_allocated(&status) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
@@ -263,6 +275,16 @@ impl Workload {
         self.numbers += 1;
         self.numbers
     }
+}
+
+/// Whether the API server refused a node port because the port is already allocated.
+fn is_allocated(status: &Status) -> bool {
+    status.message.contains("port is already allocated")
+}
+
+fn node_ports(service: &Service) -> impl Iterator<Item = u16> {
+    let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    ports.filter_map(|port| u16::try_from(port.node_port?).ok())
 }
 
 /// The ports as a Service has them.
