@@ -40,8 +40,10 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
         return;
     }
     let lost = new.as_ref().is_some_and(|new| context.ledger.with(key, |entry| entry.lost_status(new)) == Some(true));
+    let misnamed = matches!((old, new), (Some(old), Some(new)) if is_misnamed(context, old, new));
     if let (Some(old), Some(new)) = (old, new)
         && !lost
+        && !misnamed
         && !is_relevant(old, new)
     {
         return;
@@ -52,7 +54,7 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
         if before != Some(owner) {
             report_verdict(context, controllers::SERVICE, &convert::service_reference(new), owner);
         }
-        if before != Some(owner) {
+        if before != Some(owner) || misnamed {
             record_named_provider(context, key, old.as_deref(), new);
         }
         report_unclaimed(context, key, new);
@@ -64,11 +66,23 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
     }
 }
 
+/// Whether the object names another provider than its owner since this change: a former leader
+/// wrote the name, and the first list of this process did not show that write yet.
+fn is_misnamed(context: &Context, old: &core::Service, new: &core::Service) -> bool {
+    let holder = named_holder(new);
+    holder.is_some() && holder != named_holder(old) && holder != owner_name(context, new).as_deref()
+}
+
+/// The name of the provider that the claims give the Service to.
+fn owner_name(context: &Context, object: &core::Service) -> Option<String> {
+    context.lanes.get(context.service_owner(object).provider()?).map(|lane| lane.name.clone())
+}
+
 /// Records in the ledger the provider that made the Service's load balancer, from the annotation or
 /// from the previous owner. Skipped if that provider is the current owner, which the claims name
 /// anyway.
 fn record_named_provider(context: &Context, key: &ObjectKey, old: Option<&core::Service>, object: &core::Service) {
-    let owner = |object| context.lanes.get(context.service_owner(object).provider()?).map(|lane| lane.name.clone());
+    let owner = |object| owner_name(context, object);
     let former = || old.filter(|old| has_finalizer(old)).and_then(owner);
     let holder = named_holder(object).map(str::to_owned).or_else(former);
     if let Some(holder) = holder.filter(|holder| has_finalizer(object) && owner(object).as_ref() != Some(holder)) {

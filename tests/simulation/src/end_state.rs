@@ -49,8 +49,11 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
         let was_removed = index == 1 && site.ownership.borrow().second_was_removed;
         let is_known_orphan = |name: &str| {
             let uid = name.trim_start_matches("lb-");
-            let is_possible = site.referee.made_in_the_past(uid) || site.referee.is_left_behind(uid) || was_removed;
-            !orphans_are_deleted && is_possible && has_orphan_event(&events, name)
+            let is_left = site.referee.is_left_behind(uid) || was_removed;
+            let is_possible = site.referee.made_in_the_past(uid) || is_left;
+            // What a living Service may want is no orphan, also where another provider serves it.
+            let lives = || services.iter().any(|service| text(service, "/metadata/uid") == uid);
+            (!orphans_are_deleted && is_possible && has_orphan_event(&events, name)) || (is_left && lives())
         };
         wrong.extend(wrong_balancers(cloud, &services, &nodes, is_known_orphan));
     }

@@ -115,8 +115,10 @@ impl Subject<'_> {
             let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
             reporter.begins(self.actor, &reference(service), what, "Ensuring load balancer")
         });
-        self.record(PlanOutcome::Begun);
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
+        // After the finalizer: if the API server refuses the patch, the object is older than the
+        // one of the API, which may name another provider. An entry would hide that name.
+        self.record(PlanOutcome::Begun);
         let nodes = &self.observed.shared.nodes;
         if nodes.is_empty() {
             let text = "There are no available nodes for LoadBalancer";

@@ -1,9 +1,12 @@
 //! The annotation with the provider that made a load balancer: its use after a restart, and the
 //! effect of a forged name.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use expect_test::expect;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use skysail_dev::api::{Fault, RequestInfo};
 use skysail_provider::{Code, Error};
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
@@ -120,6 +123,30 @@ async fn after_a_start_the_load_balancers_of_a_moved_class_move_too() {
     assert!(world.clouds[1].fake.cloud().is_empty());
     assert_eq!(world.clouds[0].fake.cloud().len(), 1);
     assert_eq!(holder(&world).await, json!("one"));
+}
+
+/// The same where the writes of the former leader land after the first list of its successor: the
+/// list shows the Service without finalizer and annotation.
+#[tokio::test(start_paused = true)]
+async fn a_provider_whose_name_the_first_list_lacks_deletes_its_load_balancer() {
+    for revisions in 1..=8 {
+        let world = ended().await;
+        let first = AtomicBool::new(true);
+        world.disturb(move |request: &RequestInfo| match (request.verb, request.resource.as_str()) {
+            ("list", "services") if first.swap(false, Ordering::Relaxed) => Fault::StaleList(revisions),
+            _ => Fault::None,
+        });
+        let world = world
+            .restart(|clouds| {
+                let class = clouds[1].give_up_class();
+                clouds[0].claim_class(class);
+            })
+            .await;
+        pass(60 * S).await;
+        assert!(world.clouds[1].fake.cloud().is_empty(), "the state {revisions} revisions ago");
+        assert_eq!(world.clouds[0].fake.cloud().len(), 1, "the state {revisions} revisions ago");
+        assert_eq!(holder(&world).await, json!("one"), "the state {revisions} revisions ago");
+    }
 }
 
 /// The user changed the class to another controller's while no process ran: the load balancer and
