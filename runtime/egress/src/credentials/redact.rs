@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind, packed};
 use base64::{Engine as _, engine::general_purpose};
 use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -35,10 +35,46 @@ pub(crate) const SECRET_BYTES_MIN: usize = 6;
 /// of memory for each byte. A token of 2 KiB has 16 KiB of spellings.
 const DFA_BYTES_MAX: usize = 24 << 10;
 
+/// The most spellings that a filter searches for; more of them make it slow.
+const FILTER_SPELLINGS_MAX: usize = 32;
+/// The most filters of one set of values: each reads the whole text.
+const FILTERS_MAX: usize = 4;
+
 /// Redacts sets of values.
 #[derive(Clone, Default)]
 pub(crate) struct Redactor {
-    finders: Vec<Arc<AhoCorasick>>,
+    finders: Vec<Arc<Finder>>,
+}
+
+/// Finds the spellings of a set of values.
+struct Finder {
+    /// Whether a text in lower case has any spelling, at a fifth of the automaton's cost: almost no
+    /// text has one. None where there are too many spellings, or no vector instructions.
+    filters: Option<Vec<packed::Searcher>>,
+    /// Where the spellings are.
+    automaton: AhoCorasick,
+}
+
+impl Finder {
+    fn new(spellings: BTreeSet<Vec<u8>>, fast_bytes_max: usize) -> Result<Self, BuildError> {
+        let lower: Vec<_> = spellings.iter().map(|spelling| spelling.to_ascii_lowercase()).collect();
+        let filters = lower.chunks(FILTER_SPELLINGS_MAX).map(packed::Searcher::new).take(FILTERS_MAX + 1);
+        let filters = filters.collect::<Option<Vec<_>>>().filter(|filters| filters.len() <= FILTERS_MAX);
+        // The longest match wins, so that no rest of a longer spelling remains. Case is ignored:
+        // header names arrive in lower case, hexadecimal digits of escapes in either case.
+        let bytes: usize = spellings.iter().map(Vec::len).sum();
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .ascii_case_insensitive(true)
+            .kind((bytes > fast_bytes_max).then_some(AhoCorasickKind::ContiguousNFA))
+            .build(spellings)?;
+        Ok(Self { filters, automaton })
+    }
+
+    /// Whether the text may have a spelling: certainly not if the result is false.
+    fn may_find(&self, lower: &[u8]) -> bool {
+        self.filters.as_ref().is_none_or(|filters| filters.iter().any(|filter| filter.find(lower).is_some()))
+    }
 }
 
 impl Redactor {
@@ -68,15 +104,7 @@ impl Redactor {
         if patterns.is_empty() {
             return Ok(Self::default());
         }
-        // The longest match wins, so that no rest of a longer spelling remains. Case is ignored:
-        // header names arrive in lower case, hexadecimal digits of escapes in either case.
-        let bytes: usize = patterns.iter().map(Vec::len).sum();
-        let finder = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .ascii_case_insensitive(true)
-            .kind((bytes > fast_bytes_max).then_some(AhoCorasickKind::ContiguousNFA))
-            .build(patterns)?;
-        Ok(Self { finders: vec![Arc::new(finder)] })
+        Ok(Self { finders: vec![Arc::new(Finder::new(patterns, fast_bytes_max)?)] })
     }
 
     /// Redacts the values of both.
@@ -86,8 +114,10 @@ impl Redactor {
 
     /// The places of values, without overlaps and in order.
     fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let lower = text.to_ascii_lowercase();
+        let finders = self.finders.iter().filter(|finder| finder.may_find(&lower));
         let mut found: Vec<_> =
-            self.finders.iter().flat_map(|finder| finder.find_iter(text).map(|found| found.range())).collect();
+            finders.flat_map(|finder| finder.automaton.find_iter(text).map(|found| found.range())).collect();
         if self.finders.len() > 1 {
             join_overlaps(&mut found);
         }

@@ -240,6 +240,25 @@ async fn a_token_that_cannot_be_redacted_is_refused() {
     );
 }
 
+/// The filters before the automaton read a text in blocks of 16 or 32 bytes, and there are none for
+/// many values.
+#[test]
+fn a_value_is_found_at_every_place_of_a_text_however_many_values_there_are() {
+    for count in [1, 4, 12, 40] {
+        let values: Vec<String> = (0..count).map(|n| format!("value-{n}-{}", "x".repeat(n % 7))).collect();
+        let redactor = Redactor::new(values.iter().map(String::as_str)).unwrap();
+        for value in &values {
+            for before in 0..70 {
+                let around = |value: &str| format!("{}{value}{}", "a".repeat(before), "b".repeat(70 - before));
+                for echo in [value.clone(), value.to_uppercase()] {
+                    assert!(redactor.finds(&around(&echo)), "{count} values: {echo} after {before} bytes");
+                }
+            }
+        }
+        assert!(!redactor.finds(&"value-".repeat(100)), "{count} values: beginnings of values");
+    }
+}
+
 #[test]
 fn an_echo_is_redacted_in_the_spellings_of_servers() {
     let redactor = Redactor::new([TOKEN]).unwrap();
