@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo picture test test-aws test-openstack check simulate guests bench fmt
+.PHONY: help setup demo picture test test-aws test-openstack test-vsphere check simulate guests bench bench-providers fmt
 MAKEFLAGS += --no-print-directory
 
 # Runs a command with the tools that .ci/setup found or built.
@@ -44,6 +44,9 @@ test-aws: ## the suite of every provider against moto, which plays AWS (no root)
 test-openstack: ## the suite of every provider against the real services of OpenStack (no root)
 	@.ci/test openstack
 
+test-vsphere: ## guests/vsphere compared with VMware's Go provider before a simulated vCenter (no root)
+	@.ci/test vsphere
+
 check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no root
 	@.ci/setup check
 	@$(cargo) fmt --all --check
@@ -69,6 +72,13 @@ bench: ## the optimised benchmarks: results in target/criterion; swaps and the c
 	@$(cargo) bench --locked -p skysail-test-bench --benches
 	@$(cargo) run --locked --release -p skysail-test-bench --bin swaps -- $(SWAPS)
 	@$(cargo) run --locked --release -p skysail-test-bench --bin side-by-side -- $(SIDE_BY_SIDE)
+
+bench-providers: ## requests, fuel and time of each provider in front of its cloud, as a table
+	@.ci/setup aws
+	@.ci/setup openstack
+	@.ci/setup vsphere
+	@$(with) guests/build.sh
+	@$(cargo) run --locked --release -p skysail-test-providers --features aws,openstack --bin provider-figures
 
 fmt: ## format everything
 	@.ci/setup check

@@ -159,27 +159,66 @@ pub trait Balancers: Cloud {
 }
 
 /// A cloud whose vendor has a Go cloud provider.
-pub trait Judged: Balancers {
+pub trait Judged: Cloud {
     /// The vendor's provider, for a cloud whose services are at these origins.
     ///
     /// # Errors
     /// The program with the vendor's provider is missing.
     fn vendor(&self, origins: &[String]) -> Result<Opening>;
 
-    /// Services that both have to serve alike: changes of [`crate::suite::balancers::web`].
-    fn compared() -> Vec<Change>;
-
     /// What may differ.
     fn differences() -> &'static [Difference];
+}
+
+/// A cloud whose vendor's provider has load balancers.
+pub trait JudgedBalancers: Judged + Balancers {
+    /// Services that both have to serve alike: changes of [`crate::suite::balancers::web`].
+    fn compared() -> Vec<Change>;
+}
+
+/// Settings of the operator, and their name.
+pub type Variant<C> = (&'static str, fn(&mut C));
+
+/// A cloud whose vendor's provider has instances.
+#[async_trait]
+pub trait JudgedMachines: Judged {
+    /// Settings under which both have to describe the machines alike.
+    fn variants() -> Vec<Variant<Self>>;
+
+    /// Nodes of all kinds, with and without machines, which are created here.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn compared_nodes(&self) -> Result<Vec<Node>>;
+}
+
+/// Makes machines and nodes of all kinds: every fifth machine is stopped, every fifth deleted, and
+/// half of each kind have a node that has not been initialised.
+///
+/// # Errors
+/// The cloud refuses.
+pub(crate) async fn make_kinds<C: Cloud>(cloud: &C, nodes: &mut [Node]) -> Result<()> {
+    for (number, node) in nodes.iter_mut().enumerate() {
+        match number % 5 {
+            1 => cloud.stop_machine(node).await?,
+            2 => cloud.delete_machine(node).await?,
+            _ => {}
+        }
+        if number % 2 == 1 {
+            node.provider_id = None;
+        }
+    }
+    Ok(())
 }
 
 /// Something that the component does in another way than the vendor's provider, on purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference {
-    /// The Services with the difference, by their names in the table.
-    pub services: &'static [&'static str],
-    /// Parts of lines and of writes: those with one of them are not compared. None if the vendor's
-    /// provider refuses the Services, and the component serves them.
+    /// The Services or the settings with the difference, by their names in the table; all of them
+    /// if there is none.
+    pub cases: &'static [&'static str],
+    /// Parts of lines and of writes: those with one of them are not compared. None if one of both
+    /// refuses the Services that the other one serves.
     pub lines: &'static [&'static str],
     /// Why; a comparison logs it.
     pub reason: &'static str,

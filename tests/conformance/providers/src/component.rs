@@ -16,15 +16,29 @@ use skysail_host::{CompiledComponent, Limits, engine_config};
 /// The file is missing, or is no component.
 pub(crate) fn compiled(name: &'static str) -> Result<Arc<CompiledComponent>> {
     static COMPILED: Mutex<BTreeMap<&str, Arc<CompiledComponent>>> = Mutex::new(BTreeMap::new());
-    let mut all = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared(&COMPILED, name, || {
+        let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes));
+        let engine = engine.map_err(|error| anyhow!("no engine: {error}"))?;
+        Ok(Arc::new(CompiledComponent::in_process(&engine, &built(name)?)?))
+    })
+}
+
+/// The value of this name, which the first caller makes; others wait.
+///
+/// # Errors
+/// Those of `make`.
+pub(crate) fn shared<T: Clone>(
+    all: &Mutex<BTreeMap<&'static str, T>>,
+    name: &'static str,
+    make: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.get(name) {
-        return Ok(Arc::clone(known));
+        return Ok(known.clone());
     }
-    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes));
-    let engine = engine.map_err(|error| anyhow!("no engine: {error}"))?;
-    let compiled = Arc::new(CompiledComponent::in_process(&engine, &built(name)?)?);
-    all.insert(name, Arc::clone(&compiled));
-    Ok(compiled)
+    let made = make()?;
+    all.insert(name, made.clone());
+    Ok(made)
 }
 
 /// A component of `components` in the target folder of this test.
@@ -36,14 +50,15 @@ fn built(name: &str) -> Result<Vec<u8>> {
     fs::read(&file).with_context(|| format!("{} is missing; run make guests", file.display()))
 }
 
-/// The target folder of this test.
+/// The target folder of this program.
 ///
 /// # Errors
-/// The test is in no target folder.
+/// The program is in no target folder, or no component was built.
 pub(crate) fn target() -> Result<PathBuf> {
-    // TARGET/PROFILE/deps/providers-…
-    let test = std::env::current_exe().context("the path of this test is unknown")?;
-    Ok(test.ancestors().nth(3).context("this test is in no target folder")?.to_owned())
+    // TARGET/PROFILE/deps/providers-…, or TARGET/PROFILE/provider-figures
+    let program = std::env::current_exe().context("the path of this program is unknown")?;
+    let target = program.ancestors().find(|folder| folder.join("components").is_dir());
+    Ok(target.context("no component is in the target folder of this program; run make guests")?.to_owned())
 }
 
 /// A program that `.ci/setup SETUP` installs below `tools` in the target folder.

@@ -1,14 +1,10 @@
 //! A vendor's Go cloud provider beside the component: the code that users of the vendor's
 //! cloud-controller-manager run, behind a program that answers questions (`vendors/judge`).
 
-use std::{
-    collections::BTreeMap,
-    process::Command,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, process::Command, sync::Mutex, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use skysail_provider::{
     AddressKind, IpFamily, IpFamilyPolicy, Node, NodeAddress, NodeSet, Protocol, Service, SessionAffinity,
@@ -54,12 +50,15 @@ impl Vendor {
         Ok(Self { program, cloud: cloud.context("the vendor's program named no cloud")? })
     }
 
-    /// `EnsureLoadBalancer`. The inner error is the provider's.
+    /// `EnsureLoadBalancer`. The value is the Service with the annotations that the provider has
+    /// added, the inner error the provider's.
     ///
     /// # Errors
     /// The program ended, or does not understand the question.
-    pub fn ensure(&self, service: &Service, nodes: &NodeSet) -> Result<Result<(), String>> {
-        self.call("ensure", service, nodes)
+    pub fn ensure(&self, service: &Service, nodes: &NodeSet) -> Result<Result<Service, String>> {
+        let answer = self.call("ensure", service, nodes)?;
+        let annotations = BTreeMap::deserialize(answer.get("annotations").unwrap_or(&json!({})))?;
+        Ok(failed(&answer).map(|()| Service { annotations, ..service.clone() }))
     }
 
     /// `EnsureLoadBalancerDeleted`. The inner error is the provider's.
@@ -67,18 +66,101 @@ impl Vendor {
     /// # Errors
     /// As [`Self::ensure`].
     pub fn ensure_deleted(&self, service: &Service) -> Result<Result<(), String>> {
-        self.call("delete", service, &NodeSet::new([]))
+        Ok(failed(&self.call("delete", service, &NodeSet::new([]))?))
     }
 
-    fn call(&self, what: &str, service: &Service, nodes: &NodeSet) -> Result<Result<(), String>> {
+    /// What the vendor's provider says about the machine of each node, in order.
+    ///
+    /// # Errors
+    /// The program ended, or does not understand the question.
+    pub fn describe(&self, nodes: &NodeSet) -> Result<Vec<Description>> {
+        let answer = self.program.ask(&json!({"do": "describe", "cloud": self.cloud, "nodes": objects(nodes)}))?;
+        tracing::info!(%answer, "what the vendor's provider says");
+        let machines = Vec::<Description>::deserialize(answer.get("machines").unwrap_or(&Value::Null))?;
+        ensure!(machines.len() == nodes.as_slice().len(), "the vendor's program described {} nodes", machines.len());
+        Ok(machines)
+    }
+
+    fn call(&self, what: &str, service: &Service, nodes: &NodeSet) -> Result<Value> {
         let nodes = objects(nodes);
-        let question =
-            json!({"do": what, "cloud": self.cloud, "cluster": CLUSTER, "service": object(service), "nodes": nodes});
-        let answer = self.program.ask(&question)?;
-        Ok(match answer.get("failed").and_then(Value::as_str) {
-            Some(failed) => Err(failed.to_owned()),
-            None => Ok(()),
-        })
+        self.program.ask(
+            &json!({"do": what, "cloud": self.cloud, "cluster": CLUSTER, "service": object(service), "nodes": nodes}),
+        )
+    }
+}
+
+/// The error that the provider returned.
+fn failed(answer: &Value) -> Result<(), String> {
+    answer.get("failed").and_then(Value::as_str).map_or(Ok(()), |failed| Err(failed.to_owned()))
+}
+
+/// What a provider says about the machine of a node.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Description {
+    /// `running`, `shutdown`, `gone`, or `unknown` after an error.
+    pub state: String,
+    /// None after an error.
+    pub metadata: Option<Metadata>,
+}
+
+impl Description {
+    /// Whether the provider returned an error for everything.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.state == "unknown" && self.metadata.is_none()
+    }
+
+    /// The metadata alone.
+    #[must_use]
+    pub fn without_state(self) -> Self {
+        Self { state: "unknown".to_owned(), ..self }
+    }
+}
+
+/// What a provider says about a machine that exists: `InstanceMetadata`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Metadata {
+    /// The provider ID.
+    #[serde(rename = "ProviderID")]
+    pub provider_id: String,
+    /// The instance type.
+    pub instance_type: String,
+    /// The zone.
+    pub zone: String,
+    /// The region.
+    pub region: String,
+    /// Kind and address, in order.
+    #[serde(rename = "NodeAddresses", deserialize_with = "addresses")]
+    pub addresses: Vec<String>,
+    /// Further labels.
+    #[serde(rename = "AdditionalLabels", deserialize_with = "or_none")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Go's encoder writes `null` for a map or list that was never made.
+fn or_none<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    struct Address {
+        r#type: String,
+        address: String,
+    }
+    let all: Vec<Address> = or_none(from)?;
+    Ok(all.into_iter().map(|one| format!("{} {}", one.r#type, one.address)).collect())
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, metadata } = self;
+        let Some(Metadata { provider_id, instance_type, zone, region, addresses, labels }) = metadata else {
+            return write!(f, "{state}, no metadata");
+        };
+        write!(f, "{state}, {provider_id}, type {instance_type:?}, zone {zone:?}, region {region:?}")?;
+        write!(f, ", {addresses:?}, {labels:?}")
     }
 }
 
@@ -86,15 +168,12 @@ impl Vendor {
 fn running(setup: &str, name: &'static str) -> Result<&'static Program> {
     static ALL: Mutex<BTreeMap<&str, &Program>> = Mutex::new(BTreeMap::new());
     tokio::task::block_in_place(|| {
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = all.get(name) {
-            return Ok(*program);
-        }
-        let command = Command::new(component::tool(setup, &format!("bin/{name}"))?);
-        let (program, _) = Program::start(command, READY_WITHIN)?;
-        let program: &Program = Box::leak(Box::new(program));
-        all.insert(name, program);
-        Ok(program)
+        component::shared(&ALL, name, || {
+            let command = Command::new(component::tool(setup, &format!("bin/{name}"))?);
+            let (program, _) = Program::start(command, READY_WITHIN)?;
+            let program: &Program = Box::leak(Box::new(program));
+            Ok(program)
+        })
     })
 }
 
@@ -104,22 +183,28 @@ fn objects(nodes: &NodeSet) -> Vec<Value> {
 
 /// A Node as the API server has it.
 fn node_object(node: &Node) -> Value {
-    let address = |NodeAddress { kind, address }: &NodeAddress| {
-        let kind = match kind {
-            AddressKind::Hostname => "Hostname",
-            AddressKind::InternalIp => "InternalIP",
-            AddressKind::ExternalIp => "ExternalIP",
-            AddressKind::InternalDns => "InternalDNS",
-            AddressKind::ExternalDns => "ExternalDNS",
-            AddressKind::Other(kind) => kind,
-        };
-        json!({"type": kind, "address": address})
-    };
+    let address = |NodeAddress { kind, address }: &NodeAddress| json!({"type": address_kind(kind), "address": address});
+    let labels: BTreeMap<_, _> = node.labels.iter().collect();
     json!({
-        "metadata": {"name": node.name, "uid": node.uid},
+        "metadata": {"name": node.name, "uid": node.uid, "labels": labels},
         "spec": {"providerID": node.provider_id, "podCIDRs": node.pod_cidrs},
-        "status": {"addresses": node.addresses.iter().map(address).collect::<Vec<_>>()},
+        "status": {
+            "addresses": node.addresses.iter().map(address).collect::<Vec<_>>(),
+            "nodeInfo": {"systemUUID": node.system_uuid.as_ref().map(ToString::to_string)},
+        },
     })
+}
+
+/// The type of an address in the API.
+pub(crate) fn address_kind(kind: &AddressKind) -> &str {
+    match kind {
+        AddressKind::Hostname => "Hostname",
+        AddressKind::InternalIp => "InternalIP",
+        AddressKind::ExternalIp => "ExternalIP",
+        AddressKind::InternalDns => "InternalDNS",
+        AddressKind::ExternalDns => "ExternalDNS",
+        AddressKind::Other(kind) => kind,
+    }
 }
 
 /// A Service as the API server has it.

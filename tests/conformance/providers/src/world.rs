@@ -39,6 +39,8 @@ pub struct World<C> {
     pub release: Arc<Release>,
     /// What all calls say about themselves.
     pub call: Call,
+    /// Has a record of each call.
+    pub recorder: CallRecorder,
     _engine: Engine,
 }
 
@@ -62,8 +64,9 @@ impl<C: Cloud> World<C> {
         leaks::watch(settings.values.values().cloned());
         let engine = Engine::on_demand()?;
         let ca_bundle = proxy.certificate().map(|pem| CaBundleSpec::Pem(pem.to_owned()));
-        let (provider, release) = serve(&engine, C::COMPONENT, settings, ca_bundle).await?;
-        Ok(Self { cloud, proxy, provider, release, call: Call::default(), _engine: engine })
+        let recorder = CallRecorder::default();
+        let (provider, release) = serve(&engine, &recorder, C::COMPONENT, settings, ca_bundle).await?;
+        Ok(Self { cloud, proxy, provider, release, call: Call::default(), recorder, _engine: engine })
     }
 
     /// Repeats a call while it returns `RetryAfter`, as the controllers do, but sooner.
@@ -211,6 +214,7 @@ impl<C: Cloud> World<C> {
 /// The component under these settings, after all checks of an admission.
 async fn serve(
     engine: &Engine,
+    recorder: &CallRecorder,
     name: &'static str,
     settings: Settings,
     ca_bundle: Option<CaBundleSpec>,
@@ -225,7 +229,7 @@ async fn serve(
     let client = HttpClient::new(Arc::new(EgressPolicy::new(&spec)?), Arc::new(credentials), &limits.http())?;
     let options =
         SandboxOptions { name: name.to_owned(), limits, config: config.clone(), http: Some(Arc::new(client)) };
-    let sandbox = Sandbox::new(engine, CallRecorder::default(), options)?;
+    let sandbox = Sandbox::new(engine, recorder.clone(), options)?;
     // No test looks at the digest.
     let digest = format!("sha256:{}", "0".repeat(64));
     let release = Arc::new(Release::new(&sandbox, &*component::compiled(name)?, &digest)?);

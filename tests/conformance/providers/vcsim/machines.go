@@ -15,12 +15,31 @@ const network = "VM Network"
 // An addition creates running machines in a datacenter, by turns on its hosts.
 type addition struct {
 	// The inventory path of the datacenter.
-	Datacenter string `json:"datacenter"`
-	Machines   []struct {
-		Name string `json:"name"`
-		// The UUID of the firmware; a random one if it is empty.
-		UUID string `json:"uuid"`
-	} `json:"machines"`
+	Datacenter string   `json:"datacenter"`
+	Machines   []wanted `json:"machines"`
+}
+
+// A wanted machine has what the test says, and usual values where the test says nothing.
+type wanted struct {
+	Name string `json:"name"`
+	// The UUID of the firmware.
+	UUID     string `json:"uuid"`
+	CPUs     int32  `json:"cpus"`
+	MemoryMB int64  `json:"memory_mb"`
+	// The identifier of the operating system in vSphere.
+	Guest string `json:"guest"`
+	// What cloud-init was given, in base64.
+	Metadata string `json:"metadata"`
+	// What VMware Tools report; none do if the list is empty.
+	NICs *[]nic `json:"nics"`
+}
+
+// A nic is a network interface as VMware Tools report it.
+type nic struct {
+	Network   string   `json:"network"`
+	Addresses []string `json:"addresses"`
+	// Whether a container runtime made the interface.
+	Inside bool `json:"inside"`
 }
 
 // A machine is what the test has to know of a machine that was created.
@@ -69,21 +88,13 @@ func (v *vcenter) add(ctx context.Context, addition *addition) (any, error) {
 		return nil, err
 	}
 	machines, specs := []machine{}, []types.VirtualMachineConfigSpec{}
-	for _, wanted := range addition.Machines {
+	for number := range addition.Machines {
 		v.created++
-		one := machine{UUID: wanted.UUID, Address: fmt.Sprintf("10.1.%d.%d", v.created/250, v.created%250+1)}
-		if one.UUID == "" {
-			one.UUID = uuid.NewString()
-		}
-		machines = append(machines, one)
-		specs = append(specs, types.VirtualMachineConfigSpec{
-			Name:     wanted.Name,
-			Uuid:     one.UUID,
-			GuestId:  string(types.VirtualMachineGuestOsIdentifierUbuntu64Guest),
-			NumCPUs:  2,
-			MemoryMB: 8192,
-			Files:    &types.VirtualMachineFileInfo{VmPathName: "[LocalDS_0]"},
-		})
+		wanted := &addition.Machines[number]
+		address := fmt.Sprintf("10.1.%d.%d", v.created/250, v.created%250+1)
+		wanted.complete(address)
+		machines = append(machines, machine{UUID: wanted.UUID, Address: address})
+		specs = append(specs, wanted.spec())
 	}
 	created, err := each(ctx, specs, func(number int, spec types.VirtualMachineConfigSpec) (*object.Task, error) {
 		return place.folder.CreateVM(ctx, spec, place.pool, place.hosts[number%len(place.hosts)])
@@ -97,10 +108,47 @@ func (v *vcenter) add(ctx context.Context, addition *addition) (any, error) {
 		return nil, err
 	}
 	for number, result := range created {
-		running := types.VirtualMachineToolsRunningStatusGuestToolsRunning
-		v.report(result.(types.ManagedObjectReference), running, specs[number].Name, machines[number].Address)
+		wanted := addition.Machines[number]
+		v.report(result.(types.ManagedObjectReference), wanted.Name, *wanted.NICs)
 	}
 	return map[string]any{"machines": machines}, nil
+}
+
+// complete sets what the test has not said.
+func (w *wanted) complete(address string) {
+	if w.UUID == "" {
+		w.UUID = uuid.NewString()
+	}
+	if w.CPUs == 0 {
+		w.CPUs = 2
+	}
+	if w.MemoryMB == 0 {
+		w.MemoryMB = 8192
+	}
+	if w.Guest == "" {
+		w.Guest = string(types.VirtualMachineGuestOsIdentifierUbuntu64Guest)
+	}
+	if w.NICs == nil {
+		w.NICs = &[]nic{{Network: network, Addresses: []string{address, "fe80::1"}}}
+	}
+}
+
+func (w *wanted) spec() types.VirtualMachineConfigSpec {
+	spec := types.VirtualMachineConfigSpec{
+		Name:     w.Name,
+		Uuid:     w.UUID,
+		GuestId:  w.Guest,
+		NumCPUs:  w.CPUs,
+		MemoryMB: w.MemoryMB,
+		Files:    &types.VirtualMachineFileInfo{VmPathName: "[LocalDS_0]"},
+	}
+	if w.Metadata != "" {
+		spec.ExtraConfig = []types.BaseOptionValue{
+			&types.OptionValue{Key: "guestinfo.metadata", Value: w.Metadata},
+			&types.OptionValue{Key: "guestinfo.metadata.encoding", Value: "base64"},
+		}
+	}
+	return spec
 }
 
 // each starts a task for each of the subjects and returns the results.
@@ -123,24 +171,35 @@ func each[T any](ctx context.Context, subjects []T, start func(int, T) (*object.
 	return results, nil
 }
 
-// report sets what VMware Tools say of a machine. Machines of the simulator have no Tools.
-func (v *vcenter) report(of types.ManagedObjectReference, tools types.VirtualMachineToolsRunningStatus, name, address string) {
-	nics := []types.GuestNicInfo{}
-	if address != "" {
-		nics = []types.GuestNicInfo{{
-			Network:        network,
-			IpAddress:      []string{address, "fe80::1"},
-			MacAddress:     "00:50:56:00:00:01",
+// report sets what VMware Tools say of a machine: nothing without network interfaces. Machines of
+// the simulator have no Tools.
+func (v *vcenter) report(of types.ManagedObjectReference, name string, nics []nic) {
+	tools, address := types.VirtualMachineToolsRunningStatusGuestToolsRunning, ""
+	if len(nics) == 0 {
+		tools, name = types.VirtualMachineToolsRunningStatusGuestToolsNotRunning, ""
+	}
+	reported := []types.GuestNicInfo{}
+	for number, nic := range nics {
+		info := types.GuestNicInfo{
+			Network:        nic.Network,
+			IpAddress:      nic.Addresses,
+			MacAddress:     fmt.Sprintf("00:50:56:00:00:%02x", number+1),
 			Connected:      true,
-			DeviceConfigId: 4000,
-		}}
+			DeviceConfigId: 4000 + int32(number),
+		}
+		if nic.Inside {
+			info.DeviceConfigId = -1
+		} else if address == "" && len(nic.Addresses) > 0 {
+			address = nic.Addresses[0]
+		}
+		reported = append(reported, info)
 	}
 	ctx := v.model.Service.Context
 	ctx.Map.AtomicUpdate(ctx, ctx.Map.Get(of), []types.PropertyChange{
 		{Name: "guest.toolsRunningStatus", Val: string(tools)},
 		{Name: "guest.hostName", Val: name},
 		{Name: "guest.ipAddress", Val: address},
-		{Name: "guest.net", Val: nics},
+		{Name: "guest.net", Val: reported},
 	})
 }
 
@@ -157,7 +216,7 @@ func (v *vcenter) stop(ctx context.Context, uuid string) error {
 		return err
 	}
 	// Without VMware Tools vCenter knows no host name and no addresses; the simulator keeps both.
-	v.report(found.Reference(), types.VirtualMachineToolsRunningStatusGuestToolsNotRunning, "", "")
+	v.report(found.Reference(), "", nil)
 	return nil
 }
 

@@ -22,7 +22,10 @@ use tokio::sync::OnceCell;
 
 pub use self::changes::{Classic, Kind, Managed, Network};
 use crate::{
-    cloud::{Balancers, Change, Cloud, Difference, Judged, Routing, Settings},
+    cloud::{
+        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, Routing, Settings, Variant,
+        make_kinds,
+    },
     component, example,
     process::Program,
     proxy::{Reply, Request},
@@ -299,14 +302,30 @@ impl<K: Kind> Judged for Aws<K> {
         Ok(Opening { setup: "aws", program: "vendor-aws", config: self.config(ec2, balancing, &more), environment })
     }
 
+    fn differences() -> &'static [Difference] {
+        K::DIFFERENCES
+    }
+}
+
+impl<K: Kind> JudgedBalancers for Aws<K> {
     fn compared() -> Vec<Change> {
         let mut services = K::more_services();
         services.extend(K::changes());
         services
     }
+}
 
-    fn differences() -> &'static [Difference] {
-        K::DIFFERENCES
+#[async_trait]
+impl<K: Kind> JudgedMachines for Aws<K> {
+    fn variants() -> Vec<Variant<Self>> {
+        vec![("the example", |_| {})]
+    }
+
+    async fn compared_nodes(&self) -> Result<Vec<Node>> {
+        let names: Vec<String> = (0..20).map(|n| format!("node-{n}")).collect();
+        let mut nodes = self.add_machines(&names).await?;
+        make_kinds(self, &mut nodes).await?;
+        Ok(nodes)
     }
 }
 

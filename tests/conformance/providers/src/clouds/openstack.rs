@@ -1,6 +1,8 @@
 //! OpenStack: the real services on loopback, with a fake hypervisor and without amphorae. The
 //! folder `openstack` of this crate has the program that starts them.
 
+mod changes;
+
 use std::{collections::BTreeMap, fs, net::SocketAddr, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result};
@@ -14,10 +16,14 @@ use skysail_provider::{AddressKind, Node, NodeAddress, Service};
 use tokio::sync::OnceCell;
 
 use crate::{
-    cloud::{Balancers, Change, Cloud, Routing, Settings, changes, machine_of},
+    cloud::{
+        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, Routing, Settings, Variant,
+        machine_of, make_kinds,
+    },
     component, example,
     process::Program,
     proxy::{Reply, Request},
+    vendor::Opening,
 };
 
 /// What provider IDs begin with.
@@ -75,6 +81,8 @@ struct Account {
     name: String,
     password: String,
     router: String,
+    network: String,
+    subnet: String,
     external: String,
 }
 
@@ -113,6 +121,23 @@ impl OpenStack {
         self.running.program.ask(&question)
     }
 
+    /// The cloud-config, with further keys of the section `[Global]`.
+    fn config(&self, keystone: &str, keys: &str) -> String {
+        let Account { router, external, .. } = &self.account;
+        format!(
+            "[Global]\nauth-url = {keystone}/v3\nregion = RegionOne\n{keys}\
+             [LoadBalancer]\nfloating-network-id = {external}\n\
+             [Route]\nrouter-id = {router}\n"
+        )
+    }
+
+    /// Gives the project a catalogue of its own, with these origins.
+    fn fill_catalogue(&self, origins: &[String]) -> Result<()> {
+        let [_, nova, neutron, octavia] = of_services(origins)?;
+        let urls = json!({"compute": format!("{nova}/v2.1"), "network": neutron, "load-balancer": octavia});
+        self.ask("endpoints", [("urls", urls)]).map(drop)
+    }
+
     fn lines(&self, what: &str) -> Result<Vec<String>> {
         let answer = self.ask(what, [])?;
         Ok(Vec::deserialize(answer.get("lines").unwrap_or(&Value::Null))?)
@@ -148,6 +173,11 @@ impl OpenStack {
     }
 }
 
+/// The origins of [`SERVICES`].
+fn of_services(origins: &[String]) -> Result<&[String; SERVICES.len()]> {
+    origins.try_into().with_context(|| format!("{} origins for {} services", origins.len(), SERVICES.len()))
+}
+
 #[async_trait]
 impl Cloud for OpenStack {
     const COMPONENT: &'static str = "openstack";
@@ -162,18 +192,10 @@ impl Cloud for OpenStack {
     }
 
     fn settings(&self, origins: &[String]) -> Result<Settings> {
-        let [keystone, nova, neutron, octavia] = origins else { anyhow::bail!("{} proxies", origins.len()) };
-        let Account { router, external, .. } = &self.account;
-        let mut config = format!(
-            "[Global]\nauth-url = {keystone}/v3\nregion = RegionOne\n\
-             [LoadBalancer]\nfloating-network-id = {external}\n\
-             [Route]\nrouter-id = {router}\n"
-        );
+        let [keystone, nova, neutron, octavia] = of_services(origins)?;
+        let mut config = self.config(keystone, "");
         match self.login {
-            Login::Password => {
-                let urls = json!({"compute": format!("{nova}/v2.1"), "network": neutron, "load-balancer": octavia});
-                self.ask("endpoints", [("urls", urls)])?;
-            }
+            Login::Password => self.fill_catalogue(origins)?,
             Login::ApplicationCredential { .. } => config.push_str(&format!(
                 "[Skysail]\ncompute-endpoint = {nova}/v2.1\nnetwork-endpoint = {neutron}\n\
                  load-balancer-endpoint = {octavia}\n"
@@ -229,10 +251,6 @@ impl Cloud for OpenStack {
     }
 }
 
-fn annotate(service: &mut Service, key: &str, value: &str) {
-    service.annotations.insert(key.to_owned(), value.to_owned());
-}
-
 #[async_trait]
 impl Balancers for OpenStack {
     async fn balancers(&self) -> Result<Vec<String>> {
@@ -242,28 +260,7 @@ impl Balancers for OpenStack {
     fn require(&self, _service: &mut Service) {}
 
     fn changes(&self) -> Vec<Change> {
-        vec![
-            changes::PORT,
-            changes::NODE_PORT,
-            changes::NAMES,
-            changes::ONE_PORT_LESS,
-            changes::SOURCE_RANGES,
-            changes::SESSION_AFFINITY,
-            ("a limit and timeouts", |service| {
-                annotate(service, "loadbalancer.openstack.org/connection-limit", "100");
-                annotate(service, "loadbalancer.openstack.org/timeout-client-data", "60000");
-            }),
-            ("the PROXY protocol", |service| annotate(service, "loadbalancer.openstack.org/proxy-protocol", "true")),
-            ("HTTP with X-Forwarded-For", |service| {
-                annotate(service, "loadbalancer.openstack.org/x-forwarded-for", "true");
-            }),
-            ("a health monitor", |service| {
-                annotate(service, "loadbalancer.openstack.org/enable-health-monitor", "true");
-            }),
-            ("no public address", |service| {
-                annotate(service, "service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
-            }),
-        ]
+        changes::changes()
     }
 
     fn quota_exceeded(request: &Request) -> Option<Reply> {
@@ -335,5 +332,68 @@ impl Cloud for WithApplicationCredential {
 
     fn throttled(request: &Request) -> Reply {
         OpenStack::throttled(request)
+    }
+}
+
+#[async_trait]
+impl Balancers for WithApplicationCredential {
+    async fn balancers(&self) -> Result<Vec<String>> {
+        self.0.balancers().await
+    }
+
+    /// Replaces the names in braces by IDs.
+    fn require(&self, service: &mut Service) {
+        let Account { network, subnet, external, .. } = &self.0.account;
+        for value in service.annotations.values_mut() {
+            for (name, id) in [("{network}", network), ("{subnet}", subnet), ("{external}", external)] {
+                *value = value.replace(name, id);
+            }
+        }
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        changes::changes()
+    }
+
+    fn quota_exceeded(request: &Request) -> Option<Reply> {
+        OpenStack::quota_exceeded(request)
+    }
+}
+
+/// The component has its endpoints from the cloud-config, so the catalogue is the vendor's alone.
+impl Judged for WithApplicationCredential {
+    fn vendor(&self, origins: &[String]) -> Result<Opening> {
+        let [keystone, ..] = of_services(origins)?;
+        self.0.fill_catalogue(origins)?;
+        let Account { name, password, .. } = &self.0.account;
+        let keys = format!("username = {name}\npassword = {password}\ntenant-name = {name}\ndomain-id = default\n");
+        let config = self.0.config(keystone, &keys);
+        Ok(Opening { setup: "openstack", program: "vendor-openstack", config, environment: BTreeMap::new() })
+    }
+
+    fn differences() -> &'static [Difference] {
+        changes::DIFFERENCES
+    }
+}
+
+impl JudgedBalancers for WithApplicationCredential {
+    fn compared() -> Vec<Change> {
+        let mut services = changes::more_services();
+        services.extend(changes::changes());
+        services
+    }
+}
+
+#[async_trait]
+impl JudgedMachines for WithApplicationCredential {
+    fn variants() -> Vec<Variant<Self>> {
+        vec![("the example", |_| {})]
+    }
+
+    async fn compared_nodes(&self) -> Result<Vec<Node>> {
+        let names: Vec<String> = (0..20).map(|n| format!("node-{n}")).collect();
+        let mut nodes = self.add_machines(&names).await?;
+        make_kinds(self, &mut nodes).await?;
+        Ok(nodes)
     }
 }

@@ -1,5 +1,7 @@
 //! VMware vCenter Server, played by govmomi's simulator: `vcsim`, a program of this crate.
 
+mod machines;
+
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,11 +12,13 @@ use skysail_host::credentials::{CredentialSpec, ValueFrom, VsphereSpec};
 use skysail_provider::{AddressKind, Node, NodeAddress};
 use tempfile::TempDir;
 
+pub use self::machines::{Machine, Nic};
 use crate::{
-    cloud::{Cloud, Settings, machine_of},
+    cloud::{Cloud, Difference, Judged, JudgedMachines, Settings, Variant, machine_of},
     component, example,
     process::Program,
     proxy::{Reply, Request},
+    vendor::Opening,
 };
 
 /// What provider IDs begin with.
@@ -37,6 +41,8 @@ pub struct Vsphere {
     pub datacenters: String,
     /// Whether the cloud-config has the section `[Labels]`, as the example has.
     pub labels: bool,
+    /// Further lines of the cloud-config.
+    pub more: &'static str,
     facts: Facts,
     program: Program,
     // After the program, which has its files there.
@@ -64,17 +70,38 @@ struct Created {
 }
 
 impl Vsphere {
+    /// Creates running machines with these names and UUIDs. Machines without a UUID get a random
+    /// one.
+    ///
+    /// # Errors
+    /// As [`Self::add_all`].
+    pub fn add(&self, datacenter: &str, machines: &[(&str, Option<&str>)]) -> Result<Vec<Node>> {
+        let machine = |(name, uuid): &(&str, Option<&str>)| Machine {
+            name: (*name).to_owned(),
+            uuid: uuid.map(str::to_owned),
+            ..Machine::default()
+        };
+        self.add_all(datacenter, &machines.iter().map(machine).collect::<Vec<_>>())
+    }
+
     /// Creates running machines in the datacenter at this inventory path, by turns on its two
-    /// hosts. Machines without a UUID get a random one.
+    /// hosts.
     ///
     /// # Errors
     /// The simulator refuses.
-    pub fn add(&self, datacenter: &str, machines: &[(&str, Option<&str>)]) -> Result<Vec<Node>> {
-        let wanted: Vec<_> = machines.iter().map(|(name, uuid)| json!({"name": name, "uuid": uuid})).collect();
-        let answer = self.program.ask(&json!({"add": {"datacenter": datacenter, "machines": wanted}}))?;
+    pub fn add_all(&self, datacenter: &str, machines: &[Machine]) -> Result<Vec<Node>> {
+        let answer = self.program.ask(&json!({"add": {"datacenter": datacenter, "machines": machines}}))?;
         let Addition { machines: created } = serde_json::from_value(answer)?;
         ensure!(created.len() == machines.len(), "{} machines were created", created.len());
-        Ok(created.into_iter().zip(machines).map(|(created, (name, _))| node(name, &created)).collect())
+        Ok(created.iter().zip(machines).map(|(created, machine)| node(&machine.name, created)).collect())
+    }
+
+    /// The cloud-config for a vCenter at this origin, with further keys of the vCenter.
+    fn config(&self, origin: &str, keys: &str) -> Result<String> {
+        let port = origin.rsplit(':').next().context("the proxy has no port")?;
+        let Self { datacenters, labels, more, .. } = self;
+        let labels = if *labels { "[Labels]\nregion = k8s-region\nzone = k8s-zone\n" } else { "" };
+        Ok(format!("[VirtualCenter \"127.0.0.1\"]\nport = {port}\ndatacenters = {datacenters}\n{keys}{labels}{more}"))
     }
 
     /// Attaches a tag to the object at an inventory path.
@@ -109,7 +136,8 @@ impl Cloud for Vsphere {
         command.env("TMPDIR", folder.path());
         let (program, facts) = Program::start(command, READY_WITHIN)?;
         let facts = serde_json::from_value(facts).context("the facts of the simulator")?;
-        let vsphere = Self { datacenters: DATACENTER.to_owned(), labels: true, facts, program, _folder: folder };
+        let datacenters = DATACENTER.to_owned();
+        let vsphere = Self { datacenters, labels: true, more: "", facts, program, _folder: folder };
         for [category, tag, path] in TAGS {
             vsphere.tag(category, tag, path)?;
         }
@@ -122,10 +150,7 @@ impl Cloud for Vsphere {
 
     fn settings(&self, origins: &[String]) -> Result<Settings> {
         let origin = origins.concat();
-        let port = origin.rsplit(':').next().context("the proxy has no port")?;
-        let labels = if self.labels { "[Labels]\nregion = k8s-region\nzone = k8s-zone\n" } else { "" };
-        let datacenters = &self.datacenters;
-        let config = format!("[VirtualCenter \"127.0.0.1\"]\nport = {port}\ndatacenters = {datacenters}\n{labels}");
+        let config = self.config(&origin, "")?;
         let account = VsphereSpec {
             url: origin.clone(),
             username: self.facts.user.clone(),
@@ -174,6 +199,32 @@ impl Cloud for Vsphere {
     /// documents name no header with a time.
     fn throttled(_request: &Request) -> Reply {
         Reply::new(503, "503 Service Unavailable")
+    }
+}
+
+impl Judged for Vsphere {
+    fn vendor(&self, origins: &[String]) -> Result<Opening> {
+        let Facts { user, password, .. } = &self.facts;
+        // The proxy's certificate is signed by nobody.
+        let keys = format!("user = \"{user}\"\npassword = \"{password}\"\ninsecure-flag = true\n");
+        let config = self.config(&origins.concat(), &keys)?;
+        let environment = BTreeMap::from([("ENABLE_ALPHA_DUAL_STACK".to_owned(), "true".to_owned())]);
+        Ok(Opening { setup: "vsphere", program: "vendor-vsphere", config, environment })
+    }
+
+    fn differences() -> &'static [Difference] {
+        machines::DIFFERENCES
+    }
+}
+
+#[async_trait]
+impl JudgedMachines for Vsphere {
+    fn variants() -> Vec<Variant<Self>> {
+        machines::variants()
+    }
+
+    async fn compared_nodes(&self) -> Result<Vec<Node>> {
+        machines::compared_nodes(self)
     }
 }
 

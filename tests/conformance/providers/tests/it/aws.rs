@@ -9,7 +9,11 @@ use anyhow::{Result, ensure};
 use skysail_test_providers::{
     clouds::aws::{self, Aws},
     leaks, published,
-    suite::{balancers, faults, inventory, judged, machines, routes},
+    suite::{
+        balancers, faults, inventory,
+        judged::{balancers as judged_balancers, machines as judged_machines},
+        machines, routes,
+    },
 };
 
 type Network = Aws<aws::Network>;
@@ -22,7 +26,8 @@ mod network {
 
     instances!(Network);
     load_balancers!(Network);
-    judged!(Network);
+    judged_instances!(Network);
+    judged_load_balancers!(Network);
     routes!(Network);
 }
 
@@ -30,14 +35,14 @@ mod network_with_groups {
     use anyhow::Result;
 
     load_balancers!(Managed);
-    judged!(Managed);
+    judged_load_balancers!(Managed);
 }
 
 mod classic {
     use anyhow::Result;
 
     load_balancers!(Classic);
-    judged!(Classic);
+    judged_load_balancers!(Classic);
 }
 
 /// moto's answer to a form without a signature.

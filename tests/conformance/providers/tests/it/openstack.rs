@@ -3,7 +3,11 @@
 use skysail_test_providers::{
     clouds::openstack::{OpenStack, WithApplicationCredential},
     leaks, published,
-    suite::{balancers, faults, inventory, machines, routes},
+    suite::{
+        balancers, faults, inventory,
+        judged::{balancers as judged_balancers, machines as judged_machines},
+        machines, routes,
+    },
 };
 
 mod password {
@@ -17,6 +21,8 @@ mod password {
 mod application_credential {
     use anyhow::Result;
 
+    judged_instances!(WithApplicationCredential);
+    judged_load_balancers!(WithApplicationCredential);
     suite!(WithApplicationCredential:
         machines::machines_are_found_by_id_and_by_name,
         machines::a_refused_credential_is_denied,

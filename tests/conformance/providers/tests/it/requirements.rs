@@ -60,10 +60,18 @@ macro_rules! routes {
     };
 }
 
-/// The comparison with the vendor's Go provider.
-#[cfg(feature = "aws")]
-macro_rules! judged {
+/// The comparison of load balancers with those of the vendor's Go provider.
+#[cfg(any(feature = "aws", feature = "openstack"))]
+macro_rules! judged_load_balancers {
     ($cloud:ident) => {
-        suite!($cloud: judged::the_component_does_what_the_vendors_provider_does);
+        suite!($cloud: judged_balancers::the_component_does_what_the_vendors_provider_does);
+    };
+}
+
+/// The comparison of instances with those of the vendor's Go provider.
+#[cfg(any(feature = "aws", feature = "openstack", feature = "vsphere"))]
+macro_rules! judged_instances {
+    ($cloud:ident) => {
+        suite!($cloud: judged_machines::the_component_describes_machines_as_the_vendors_provider_does);
     };
 }

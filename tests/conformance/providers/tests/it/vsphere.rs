@@ -19,6 +19,20 @@ const FUEL_WITH_ZONES_MAX: u64 = 115_000_000;
 
 type Vcenter = World<Vsphere>;
 
+#[cfg(feature = "vsphere")]
+mod judged {
+    use anyhow::Result;
+    use skysail_test_providers::{published, suite::judged::machines as judged_machines};
+
+    use super::{Vsphere, leaks};
+
+    mod machines {
+        use super::Result;
+
+        judged_instances!(Vsphere);
+    }
+}
+
 /// The instances of all nodes, each of which has to be found.
 async fn found(world: &Vcenter, nodes: &NodeSet, detail: Detail) -> Result<Vec<Instance>> {
     let answers = world.machines(nodes, detail).await?;

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -37,15 +39,18 @@ type question struct {
 	Cloud   int         `json:"cloud"`
 	Cluster string      `json:"cluster"`
 	Service *v1.Service `json:"service"`
-	// Nodes are the nodes of the Service, and for open all nodes of the cluster.
+	// Nodes are the nodes of the Service or those to describe, and for open all nodes of the cluster.
 	Nodes []*v1.Node `json:"nodes"`
 }
 
 // An answer has Failed if the provider returned an error, and Error if the question is wrong.
 type answer struct {
-	Cloud  *int   `json:"cloud,omitempty"`
-	Failed string `json:"failed,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Cloud *int `json:"cloud,omitempty"`
+	// Annotations are those of the Service after ensure: a provider may add some.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Machines    []machine         `json:"machines,omitempty"`
+	Failed      string            `json:"failed,omitempty"`
+	Error       string            `json:"error,omitempty"`
 }
 
 // Serve answers questions with the provider of this name.
@@ -75,7 +80,13 @@ func Serve(provider string) {
 
 type judge struct {
 	provider string
-	clouds   []cloudprovider.Interface
+	clouds   []cloud
+}
+
+// A cloud is a provider with its API server in memory.
+type cloud struct {
+	cloudprovider.Interface
+	api kubernetes.Interface
 }
 
 func (j *judge) answer(q *question, a *answer) error {
@@ -85,26 +96,49 @@ func (j *judge) answer(q *question, a *answer) error {
 	if q.Cloud < 0 || q.Cloud >= len(j.clouds) {
 		return fmt.Errorf("there is no cloud %d", q.Cloud)
 	}
-	balancer, ok := j.clouds[q.Cloud].LoadBalancer()
+	cloud := j.clouds[q.Cloud]
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	if q.Do == "describe" {
+		for _, node := range q.Nodes {
+			a.Machines = append(a.Machines, describe(ctx, cloud, node))
+		}
+		return nil
+	}
+	balancer, ok := cloud.LoadBalancer()
 	if !ok {
 		return errors.New("the provider has no load balancers")
 	}
 	if q.Service == nil {
 		return errors.New("the question has no service")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
-	defer cancel()
-	var err error
+	services := cloud.api.CoreV1().Services(q.Service.Namespace)
+	var failed error
 	switch q.Do {
 	case "ensure":
-		_, err = balancer.EnsureLoadBalancer(ctx, q.Cluster, q.Service, q.Nodes)
+		stored, err := services.Update(ctx, q.Service, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			stored, err = services.Create(ctx, q.Service, metav1.CreateOptions{})
+		}
+		if err != nil {
+			return err
+		}
+		_, failed = balancer.EnsureLoadBalancer(ctx, q.Cluster, stored.DeepCopy(), q.Nodes)
+		after, err := services.Get(ctx, q.Service.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		a.Annotations = after.Annotations
 	case "delete":
-		err = balancer.EnsureLoadBalancerDeleted(ctx, q.Cluster, q.Service)
+		failed = balancer.EnsureLoadBalancerDeleted(ctx, q.Cluster, q.Service)
+		if err := services.Delete(ctx, q.Service.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
 	default:
 		return fmt.Errorf("%q is no operation", q.Do)
 	}
-	if err != nil {
-		a.Failed = err.Error()
+	if failed != nil {
+		a.Failed = failed.Error()
 	}
 	return nil
 }
@@ -116,11 +150,11 @@ func (j *judge) open(q *question, a *answer) error {
 			return err
 		}
 	}
-	cloud, err := cloudprovider.GetCloudProvider(j.provider, strings.NewReader(q.Config))
+	provider, err := cloudprovider.GetCloudProvider(j.provider, strings.NewReader(q.Config))
 	if err != nil {
 		return err
 	}
-	if cloud == nil {
+	if provider == nil {
 		return fmt.Errorf("no provider is registered as %q", j.provider)
 	}
 	objects := make([]runtime.Object, 0, len(q.Nodes))
@@ -130,15 +164,15 @@ func (j *judge) open(q *question, a *answer) error {
 	client := fake.NewClientset(objects...)
 	// Providers run as long as the program.
 	stop := make(chan struct{})
-	cloud.Initialize(clients{client}, stop)
-	if user, ok := cloud.(cloudprovider.InformerUser); ok {
+	provider.Initialize(clients{client}, stop)
+	if user, ok := provider.(cloudprovider.InformerUser); ok {
 		factory := informers.NewSharedInformerFactory(client, 0)
 		user.SetInformers(factory)
 		factory.Start(stop)
 		factory.WaitForCacheSync(stop)
 	}
 	number := len(j.clouds)
-	j.clouds = append(j.clouds, cloud)
+	j.clouds = append(j.clouds, cloud{provider, client})
 	a.Cloud = &number
 	return nil
 }

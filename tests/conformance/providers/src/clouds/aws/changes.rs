@@ -146,7 +146,7 @@ impl Kind for Network {
 impl Kind for Managed {
     const TYPE: Option<&'static str> = Network::TYPE;
     const CONFIG: &'static str = "NLBSecurityGroupMode = Managed";
-    const DIFFERENCES: &'static [Difference] = &[TLS_RULES];
+    const DIFFERENCES: &'static [Difference] = &TLS_RULES;
 
     fn changes() -> Vec<Change> {
         Network::changes()
@@ -286,16 +286,26 @@ fn more_common() -> Vec<Change> {
     ]
 }
 
-/// What Network Load Balancers with groups have in another way: rules in the groups.
-const TLS_RULES: Difference = Difference {
-    services: &["an encrypted port", "another policy of encrypted ports", "traffic that is encrypted twice"],
-    lines: &["rule of group k8s-", "SecurityGroupIngress"],
-    reason: "Amazon's provider asks for a rule with the protocol `tls`, which EC2 does not have; the component asks for TCP",
-};
+/// What Network Load Balancers with groups have in another way: rules for encrypted ports.
+const TLS_RULES: [Difference; 2] = [
+    Difference {
+        cases: &["an encrypted port"],
+        lines: &[": tls 443-443 ", ": tcp 443-443 ", "SecurityGroupIngress"],
+        reason: TLS_REASON,
+    },
+    Difference {
+        cases: &["another policy of encrypted ports", "traffic that is encrypted twice"],
+        lines: &[": tls ", ": tcp 80-80 ", ": tcp 443-443 ", "SecurityGroupIngress"],
+        reason: TLS_REASON,
+    },
+];
+
+const TLS_REASON: &str =
+    "Amazon's provider asks for a rule with the protocol `tls`, which EC2 does not have; the component asks for TCP";
 
 /// What Classic Load Balancers have in another way.
 const LOWER_CASE: Difference = Difference {
-    services: &["health checks by HTTP"],
+    cases: &["health checks by HTTP"],
     lines: &[],
     reason: "Amazon's provider sends the protocol of health checks in lower case as it is, and AWS refuses it",
 };
