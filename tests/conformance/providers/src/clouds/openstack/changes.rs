@@ -59,12 +59,13 @@ fn use_families(service: &mut Service, policy: IpFamilyPolicy, families: &[IpFam
 /// Further Services. A value in braces is the ID of something in the project.
 pub(super) fn more_services() -> Vec<Change> {
     let mut services = listeners();
+    services.extend(options());
     services.extend(monitors());
     services.extend(networks());
     services
 }
 
-/// Protocols, limits, timeouts and who may connect.
+/// Protocols, ports and who may connect.
 fn listeners() -> Vec<Change> {
     vec![
         ("the usual Service", |_| {}),
@@ -109,6 +110,12 @@ fn listeners() -> Vec<Change> {
             use_protocol(service, Protocol::Udp);
             service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
         }),
+    ]
+}
+
+/// Limits, timeouts and what members are told about clients.
+fn options() -> Vec<Change> {
+    vec![
         ("no limit", |service| annotate(service, "connection-limit", "-1")),
         ("a limit that is no number", |service| annotate(service, "connection-limit", "many")),
         ("a timeout of clients", |service| annotate(service, "timeout-client-data", "1000")),

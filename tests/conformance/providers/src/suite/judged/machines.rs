@@ -15,6 +15,7 @@ use crate::{
 };
 
 /// The component describes each machine as the vendor's provider does, and needs no more requests.
+///
 /// Where the vendor's provider returns an error for everything, the component may still know
 /// whether the machine runs.
 ///
