@@ -3,6 +3,8 @@
 //! Requests and fuel are the same in each run. Times are those of this machine, and of a cloud on
 //! loopback that shares the machine.
 
+#![expect(clippy::print_stdout, reason = "the table is the result of this program")]
+
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
