@@ -23,8 +23,8 @@ pub(crate) const ENTRY: u64 = 100;
 /// One random byte: a cipher generates them one by one.
 pub(crate) const RANDOM_BYTE: u64 = 4;
 
-/// One byte of a response that is searched for credential values: 0.2 ns with one value, 0.5 ns with
-/// twelve, and 0.9 to 1.3 ns where a hostile server repeats beginnings of a value.
+/// One byte of a response that is searched for credential values: 0.2 ns with one value, 0.5 ns
+/// with twelve, and 0.9 to 1.3 ns where a hostile server repeats beginnings of a value.
 pub(crate) const REDACTED_BYTE: u64 = 10;
 
 /// The fuel that the imports of a call have cost and that is not charged yet.

@@ -113,7 +113,7 @@ fn listeners() -> Vec<Change> {
     ]
 }
 
-/// Limits, timeouts and what members are told about clients.
+/// Limits, timeouts, and the addresses of clients.
 fn options() -> Vec<Change> {
     vec![
         ("no limit", |service| annotate(service, "connection-limit", "-1")),
