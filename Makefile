@@ -74,9 +74,7 @@ bench: ## the optimised benchmarks: results in target/criterion; swaps and the c
 	@$(cargo) run --locked --release -p skysail-test-bench --bin side-by-side -- $(SIDE_BY_SIDE)
 
 bench-providers: ## requests, fuel and time of each provider in front of its cloud, as a table
-	@.ci/setup aws
-	@.ci/setup openstack
-	@.ci/setup vsphere
+	@.ci/setup bench-providers
 	@$(with) guests/build.sh
 	@$(cargo) run --locked --release -p skysail-test-providers --features aws,openstack --bin provider-figures
 
