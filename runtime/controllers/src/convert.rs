@@ -42,8 +42,7 @@ pub(crate) fn addresses(object: &core::Node) -> Vec<NodeAddress> {
 
 /// Addresses as `status.addresses` spells them.
 pub(crate) fn to_core_addresses(addresses: &[NodeAddress]) -> Vec<core::NodeAddress> {
-    let address =
-        |a: &NodeAddress| core::NodeAddress { type_: kind_name(&a.kind).to_owned(), address: a.address.clone() };
+    let address = |a: &NodeAddress| core::NodeAddress { type_: a.kind.as_str().to_owned(), address: a.address.clone() };
     addresses.iter().map(address).collect()
 }
 
@@ -98,16 +97,5 @@ fn address_kind(name: &str) -> AddressKind {
         "InternalDNS" => AddressKind::InternalDns,
         "ExternalDNS" => AddressKind::ExternalDns,
         other => AddressKind::Other(other.to_owned()),
-    }
-}
-
-fn kind_name(kind: &AddressKind) -> &str {
-    match kind {
-        AddressKind::Hostname => "Hostname",
-        AddressKind::InternalIp => "InternalIP",
-        AddressKind::ExternalIp => "ExternalIP",
-        AddressKind::InternalDns => "InternalDNS",
-        AddressKind::ExternalDns => "ExternalDNS",
-        AddressKind::Other(other) => other,
     }
 }

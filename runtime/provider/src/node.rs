@@ -28,6 +28,21 @@ pub enum AddressKind {
     Other(String),
 }
 
+impl AddressKind {
+    /// The type as the API server has it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Hostname => "Hostname",
+            Self::InternalIp => "InternalIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::InternalDns => "InternalDNS",
+            Self::ExternalDns => "ExternalDNS",
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
 /// One entry of `status.addresses`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -7,8 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use skysail_provider::{
-    AddressKind, IpFamily, IpFamilyPolicy, Node, NodeAddress, NodeSet, Protocol, Service, SessionAffinity,
-    TrafficPolicy,
+    IpFamily, IpFamilyPolicy, Node, NodeAddress, NodeSet, Protocol, Service, SessionAffinity, TrafficPolicy,
 };
 
 use crate::{component, process::Program, world::CLUSTER};
@@ -183,7 +182,7 @@ fn objects(nodes: &NodeSet) -> Vec<Value> {
 
 /// A Node as the API server has it.
 fn node_object(node: &Node) -> Value {
-    let address = |NodeAddress { kind, address }: &NodeAddress| json!({"type": address_kind(kind), "address": address});
+    let address = |NodeAddress { kind, address }: &NodeAddress| json!({"type": kind.as_str(), "address": address});
     let labels: BTreeMap<_, _> = node.labels.iter().collect();
     json!({
         "metadata": {"name": node.name, "uid": node.uid, "labels": labels},
@@ -193,18 +192,6 @@ fn node_object(node: &Node) -> Value {
             "nodeInfo": {"systemUUID": node.system_uuid.as_ref().map(ToString::to_string)},
         },
     })
-}
-
-/// The type of an address in the API.
-pub(crate) fn address_kind(kind: &AddressKind) -> &str {
-    match kind {
-        AddressKind::Hostname => "Hostname",
-        AddressKind::InternalIp => "InternalIP",
-        AddressKind::ExternalIp => "ExternalIP",
-        AddressKind::InternalDns => "InternalDNS",
-        AddressKind::ExternalDns => "ExternalDNS",
-        AddressKind::Other(kind) => kind,
-    }
 }
 
 /// A Service as the API server has it.

@@ -10,7 +10,7 @@ use crate::{
     cloud::JudgedMachines,
     proxy::Proxy,
     suite::same,
-    vendor::{Description, Metadata, Vendor, address_kind},
+    vendor::{Description, Metadata, Vendor},
     world::{World, set},
 };
 
@@ -76,7 +76,7 @@ fn of_component(state: Result<Instance, Error>, metadata: Result<Instance, Error
     };
     let metadata = metadata.ok().map(|instance| {
         let Instance { provider_id, instance_type, zone, region, addresses, labels, .. } = instance;
-        let addresses = addresses.iter().map(|one| format!("{} {}", address_kind(&one.kind), one.address)).collect();
+        let addresses = addresses.iter().map(|one| format!("{} {}", one.kind.as_str(), one.address)).collect();
         let labels: BTreeMap<String, String> = labels;
         Metadata { provider_id, instance_type, zone, region, addresses, labels }
     });
