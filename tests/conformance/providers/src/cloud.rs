@@ -60,6 +60,15 @@ pub trait Cloud: Sized + Send + Sync {
     /// The cloud refuses.
     async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>>;
 
+    /// Creates this number of machines: `node-0000`, `node-0001` and so on.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn add_numbered_machines(&self, count: usize) -> Result<Vec<Node>> {
+        let names: Vec<String> = (0..count).map(|n| format!("node-{n:04}")).collect();
+        self.add_machines(&names).await
+    }
+
     /// Powers a machine off.
     ///
     /// # Errors
@@ -87,9 +96,20 @@ pub type Change = (&'static str, fn(&mut Service));
 
 /// Changes that several clouds can carry out.
 pub(crate) mod changes {
-    use skysail_provider::SessionAffinity;
+    use skysail_provider::{Protocol, Service, SessionAffinity, TrafficPolicy};
 
     use super::Change;
+
+    pub(crate) fn use_protocol(service: &mut Service, protocol: Protocol) {
+        for port in &mut service.ports {
+            port.protocol = protocol;
+        }
+    }
+
+    pub(crate) fn use_local_policy(service: &mut Service, health_check_node_port: u16) {
+        service.external_traffic_policy = TrafficPolicy::Local;
+        service.health_check_node_port = health_check_node_port;
+    }
 
     pub(crate) const PORT: Change = ("another port", |service| {
         for port in &mut service.ports {
@@ -158,6 +178,9 @@ pub trait Balancers: Cloud {
     }
 }
 
+/// Nodes of a cluster that is compared with the vendor's.
+pub(crate) const COMPARED_NODES: usize = 20;
+
 /// A cloud whose vendor has a Go cloud provider.
 pub trait Judged: Cloud {
     /// The vendor's provider, for a cloud whose services are at these origins.
@@ -183,32 +206,30 @@ pub type Variant<C> = (&'static str, fn(&mut C));
 #[async_trait]
 pub trait JudgedMachines: Judged {
     /// Settings under which both have to describe the machines alike.
-    fn variants() -> Vec<Variant<Self>>;
+    fn variants() -> Vec<Variant<Self>> {
+        vec![("the example", |_| {})]
+    }
 
-    /// Nodes of all kinds, with and without machines, which are created here.
+    /// Nodes of all kinds, with and without machines, which are created here. Every fifth machine
+    /// is stopped, every fifth deleted, and half of each kind have a node that has not been
+    /// initialised.
     ///
     /// # Errors
     /// The cloud refuses.
-    async fn compared_nodes(&self) -> Result<Vec<Node>>;
-}
-
-/// Makes machines and nodes of all kinds: every fifth machine is stopped, every fifth deleted, and
-/// half of each kind have a node that has not been initialised.
-///
-/// # Errors
-/// The cloud refuses.
-pub(crate) async fn make_kinds<C: Cloud>(cloud: &C, nodes: &mut [Node]) -> Result<()> {
-    for (number, node) in nodes.iter_mut().enumerate() {
-        match number % 5 {
-            1 => cloud.stop_machine(node).await?,
-            2 => cloud.delete_machine(node).await?,
-            _ => {}
+    async fn compared_nodes(&self) -> Result<Vec<Node>> {
+        let mut nodes = self.add_numbered_machines(COMPARED_NODES).await?;
+        for (number, node) in nodes.iter_mut().enumerate() {
+            match number % 5 {
+                1 => self.stop_machine(node).await?,
+                2 => self.delete_machine(node).await?,
+                _ => {}
+            }
+            if number % 2 == 1 {
+                node.provider_id = None;
+            }
         }
-        if number % 2 == 1 {
-            node.provider_id = None;
-        }
+        Ok(nodes)
     }
-    Ok(())
 }
 
 /// Something that the component does in another way than the vendor's provider, on purpose.

@@ -28,22 +28,23 @@ async fn main() -> Result<()> {
     println!("| provider | call | calls | requests | million units of fuel | ms in the guest | ms in HTTP |");
     println!("|---|---|---|---|---|---|---|");
     balancers::<Simulated>().await?;
+    machines::<Simulated>().await?;
     balancers::<Hetzner>().await?;
+    machines::<Hetzner>().await?;
+    machines::<Vsphere>().await?;
     #[cfg(feature = "aws")]
     {
         use skysail_test_providers::clouds::aws::{Aws, Classic, Network};
         balancers::<Aws<Network>>().await?;
         balancers::<Aws<Classic>>().await?;
+        machines::<Aws<Network>>().await?;
     }
     #[cfg(feature = "openstack")]
-    balancers::<skysail_test_providers::clouds::openstack::OpenStack>().await?;
-    machines::<Simulated>().await?;
-    machines::<Hetzner>().await?;
-    machines::<Vsphere>().await?;
-    #[cfg(feature = "aws")]
-    machines::<skysail_test_providers::clouds::aws::Aws<skysail_test_providers::clouds::aws::Network>>().await?;
-    #[cfg(feature = "openstack")]
-    machines::<skysail_test_providers::clouds::openstack::OpenStack>().await?;
+    {
+        use skysail_test_providers::clouds::openstack::OpenStack;
+        balancers::<OpenStack>().await?;
+        machines::<OpenStack>().await?;
+    }
     Ok(())
 }
 
@@ -79,8 +80,7 @@ async fn machines<C: Cloud>() -> Result<()> {
 
 async fn world<C: Cloud>(nodes: usize) -> Result<(World<C>, NodeSet)> {
     let world = World::<C>::start().await?;
-    let names: Vec<String> = (0..nodes).map(|n| format!("node-{n:03}")).collect();
-    let nodes = set(world.cloud.add_machines(&names).await?);
+    let nodes = set(world.cloud.add_numbered_machines(nodes).await?);
     Ok((world, nodes))
 }
 

@@ -22,10 +22,7 @@ use tokio::sync::OnceCell;
 
 pub use self::changes::{Classic, Kind, Managed, Network};
 use crate::{
-    cloud::{
-        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, Routing, Settings, Variant,
-        make_kinds,
-    },
+    cloud::{Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, Routing, Settings},
     component, example,
     process::Program,
     proxy::{Reply, Request},
@@ -315,19 +312,7 @@ impl<K: Kind> JudgedBalancers for Aws<K> {
     }
 }
 
-#[async_trait]
-impl<K: Kind> JudgedMachines for Aws<K> {
-    fn variants() -> Vec<Variant<Self>> {
-        vec![("the example", |_| {})]
-    }
-
-    async fn compared_nodes(&self) -> Result<Vec<Node>> {
-        let names: Vec<String> = (0..20).map(|n| format!("node-{n}")).collect();
-        let mut nodes = self.add_machines(&names).await?;
-        make_kinds(self, &mut nodes).await?;
-        Ok(nodes)
-    }
-}
+impl<K: Kind> JudgedMachines for Aws<K> {}
 
 #[async_trait]
 impl<K: Kind> Routing for Aws<K> {

@@ -17,8 +17,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     cloud::{
-        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, Routing, Settings, Variant,
-        machine_of, make_kinds,
+        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, Routing, Settings, machine_of,
     },
     component, example,
     process::Program,
@@ -384,16 +383,4 @@ impl JudgedBalancers for WithApplicationCredential {
     }
 }
 
-#[async_trait]
-impl JudgedMachines for WithApplicationCredential {
-    fn variants() -> Vec<Variant<Self>> {
-        vec![("the example", |_| {})]
-    }
-
-    async fn compared_nodes(&self) -> Result<Vec<Node>> {
-        let names: Vec<String> = (0..20).map(|n| format!("node-{n}")).collect();
-        let mut nodes = self.add_machines(&names).await?;
-        make_kinds(self, &mut nodes).await?;
-        Ok(nodes)
-    }
-}
+impl JudgedMachines for WithApplicationCredential {}

@@ -224,7 +224,7 @@ impl JudgedMachines for Vsphere {
     }
 
     async fn compared_nodes(&self) -> Result<Vec<Node>> {
-        machines::compared_nodes(self)
+        machines::compared_nodes(self).await
     }
 }
 

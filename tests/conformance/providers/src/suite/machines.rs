@@ -172,8 +172,7 @@ pub async fn a_refused_credential_is_denied<C: Cloud>() -> Result<()> {
 /// The provider does otherwise.
 pub async fn machines_beyond_a_thousand_are_found<C: Cloud>() -> Result<()> {
     let world = World::<C>::start().await?;
-    let names: Vec<String> = (0..MANY).map(|n| format!("node-{n:04}")).collect();
-    let nodes = world.cloud.add_machines(&names).await?;
+    let nodes = world.cloud.add_numbered_machines(MANY).await?;
     ensure!(nodes.len() == MANY, "the cloud made {} of {MANY} machines", nodes.len());
     let page = world.provider.info().map_or(NODES_PER_PAGE, |info| info.page_nodes);
     for by_name in [false, true] {
@@ -195,8 +194,7 @@ pub async fn machines_beyond_a_thousand_are_found<C: Cloud>() -> Result<()> {
 /// The provider does otherwise.
 pub async fn a_list_that_changes_while_it_is_read_loses_no_machine<C: Cloud + 'static>() -> Result<()> {
     let world = World::<C>::start().await?;
-    let names: Vec<String> = (0..MANY).map(|n| format!("node-{n:04}")).collect();
-    let all = world.cloud.add_machines(&names).await?;
+    let all = world.cloud.add_numbered_machines(MANY).await?;
     // The first machines of the list disappear, which moves all later ones to earlier pages.
     let (leaving, staying) = all.split_at(40);
     let nodes = set(staying.iter().rev().take(NODES_PER_PAGE / 2).cloned().collect());

@@ -172,8 +172,7 @@ async fn fuel_of_the_first_page(labels: bool) -> Result<u64> {
     let mut cloud = Vsphere::start().await?;
     cloud.labels = labels;
     let world = Vcenter::before(cloud).await?;
-    let names: Vec<String> = (0..500).map(|n| format!("node-{n:03}")).collect();
-    let nodes = set(world.cloud.add_machines(&names).await?);
+    let nodes = set(world.cloud.add_numbered_machines(500).await?);
     found(&world, &nodes, Detail::Metadata).await?;
     let calls = world.release.calls();
     let describe = calls.iter().find(|calls| calls.function == "instances.describe").context("no call was counted")?;

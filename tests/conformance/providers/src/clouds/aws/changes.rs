@@ -1,8 +1,11 @@
 //! The kinds of load balancers, and the changes of Services that each can carry out.
 
-use skysail_provider::{Protocol, Service, ServicePort, SessionAffinity, TrafficPolicy};
+use skysail_provider::{Protocol, Service, ServicePort, SessionAffinity};
 
-use crate::cloud::{Change, Difference, changes};
+use crate::cloud::{
+    Change, Difference,
+    changes::{self, use_local_policy, use_protocol},
+};
 
 /// A kind of load balancer.
 pub trait Kind: Send + Sync + 'static {
@@ -44,14 +47,7 @@ pub(super) fn annotate(service: &mut Service, key: &str, value: &str) {
 }
 
 fn use_udp(service: &mut Service) {
-    for port in &mut service.ports {
-        port.protocol = Protocol::Udp;
-    }
-}
-
-fn use_local_policy(service: &mut Service, health_check_node_port: u16) {
-    service.external_traffic_policy = TrafficPolicy::Local;
-    service.health_check_node_port = health_check_node_port;
+    use_protocol(service, Protocol::Udp);
 }
 
 impl Kind for Network {

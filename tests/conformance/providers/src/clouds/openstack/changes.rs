@@ -2,7 +2,10 @@
 
 use skysail_provider::{IpFamily, IpFamilyPolicy, Protocol, Service, ServicePort, SessionAffinity, TrafficPolicy};
 
-use crate::cloud::{Change, Difference, changes};
+use crate::cloud::{
+    Change, Difference,
+    changes::{self, use_local_policy, use_protocol},
+};
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
@@ -40,16 +43,8 @@ fn monitor(service: &mut Service, key: &str, value: &str) {
     annotate(service, &format!("health-monitor-{key}"), value);
 }
 
-fn use_protocol(service: &mut Service, protocol: Protocol) {
-    for port in &mut service.ports {
-        port.protocol = protocol;
-    }
-}
-
-fn use_local_policy(service: &mut Service) {
-    service.external_traffic_policy = TrafficPolicy::Local;
-    service.health_check_node_port = 30_998;
-}
+/// Where kube-proxy answers the health checks of [`use_local_policy`].
+const HEALTH_CHECK_NODE_PORT: u16 = 30_998;
 
 fn use_families(service: &mut Service, policy: IpFamilyPolicy, families: &[IpFamily]) {
     service.ip_family_policy = Some(policy);
@@ -171,18 +166,18 @@ fn monitors() -> Vec<Change> {
             annotate(service, "x-forwarded-for", "true");
             annotate(service, "enable-health-monitor", "true");
         }),
-        ("only nodes with a pod", |service| use_local_policy(service)),
+        ("only nodes with a pod", |service| use_local_policy(service, HEALTH_CHECK_NODE_PORT)),
         ("only nodes with a pod, monitored", |service| {
-            use_local_policy(service);
+            use_local_policy(service, HEALTH_CHECK_NODE_PORT);
             annotate(service, "enable-health-monitor", "true");
         }),
         ("only nodes with a pod, UDP, monitored", |service| {
-            use_local_policy(service);
+            use_local_policy(service, HEALTH_CHECK_NODE_PORT);
             use_protocol(service, Protocol::Udp);
             annotate(service, "enable-health-monitor", "true");
         }),
         ("only nodes with a pod, not monitored", |service| {
-            use_local_policy(service);
+            use_local_policy(service, HEALTH_CHECK_NODE_PORT);
             annotate(service, "enable-health-monitor", "false");
         }),
     ]

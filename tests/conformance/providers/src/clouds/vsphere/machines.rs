@@ -6,7 +6,7 @@ use serde::Serialize;
 use skysail_provider::Node;
 
 use super::{DATACENTER, SCHEME, Vsphere};
-use crate::cloud::{Difference, Variant, machine_of};
+use crate::cloud::{Cloud as _, Difference, Variant, machine_of};
 
 /// A machine that the simulator creates; a field without a value gets a usual one.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -144,7 +144,7 @@ fn machines() -> Vec<Machine> {
 }
 
 /// Each machine's node, and nodes that have no provider ID yet.
-pub(super) fn compared_nodes(vsphere: &Vsphere) -> Result<Vec<Node>> {
+pub(super) async fn compared_nodes(vsphere: &Vsphere) -> Result<Vec<Node>> {
     let datacenter = format!("/{DATACENTER}");
     let mut nodes = vsphere.add_all(&datacenter, &machines())?;
     for node in &mut nodes {
@@ -154,8 +154,8 @@ pub(super) fn compared_nodes(vsphere: &Vsphere) -> Result<Vec<Node>> {
                 let id = machine_of(node, SCHEME)?.to_uppercase();
                 node.provider_id = Some(format!("{SCHEME}{id}"));
             }
-            "stopped" => drop(vsphere.program.ask(&serde_json::json!({"stop": machine_of(node, SCHEME)?}))?),
-            "gone" => drop(vsphere.program.ask(&serde_json::json!({"delete": machine_of(node, SCHEME)?}))?),
+            "stopped" => vsphere.stop_machine(node).await?,
+            "gone" => vsphere.delete_machine(node).await?,
             _ => {}
         }
     }

@@ -7,15 +7,12 @@ use skysail_provider::{NodeSet, Service};
 
 use super::{differences, without};
 use crate::{
-    cloud::{Difference, JudgedBalancers},
+    cloud::{COMPARED_NODES, Difference, JudgedBalancers},
     proxy::Proxy,
     suite::{balancers::web, same},
     vendor::Vendor,
-    world::{World, line},
+    world::{World, line, set},
 };
-
-/// Nodes of the cluster.
-const NODES: usize = 20;
 
 /// The component and the vendor's provider before one cloud.
 struct Both<C> {
@@ -64,8 +61,7 @@ pub async fn the_component_does_what_the_vendors_provider_does<C: JudgedBalancer
 impl<C: JudgedBalancers> Both<C> {
     async fn start() -> Result<Self> {
         let world = World::<C>::start().await?;
-        let names: Vec<String> = (0..NODES).map(|n| format!("node-{n}")).collect();
-        let nodes = world.nodes(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        let nodes = set(world.cloud.add_numbered_machines(COMPARED_NODES).await?);
         let proxy = Proxy::start(&world.cloud.services(), C::HTTPS).await?;
         let vendor = Vendor::open(&world.cloud.vendor(proxy.origins())?, &nodes)?;
         let empty = world.cloud.balancers().await?;
