@@ -118,6 +118,11 @@ impl Repairs {
         (last + pause).saturating_duration_since(now)
     }
 
+    /// Whether another writer seems to undo the repairs.
+    pub(crate) const fn are_undone(self) -> bool {
+        self.count >= REPAIRS_UNTIL_CONFLICT
+    }
+
     /// Records the start of a repair. Returns true for the repair that shows that another writer
     /// undoes them.
     pub(crate) fn begin(&mut self, now: Instant) -> bool {

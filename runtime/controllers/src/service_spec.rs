@@ -83,10 +83,10 @@ pub(crate) fn named_holder(object: &core::Service) -> Option<&str> {
     Some(annotation.as_str()).filter(|name| is_provider_name(name))
 }
 
-/// The value of the annotation next to the provider's name.
-pub(crate) fn made_for(object: &core::Service) -> String {
+/// The value of the annotation next to the provider's name, for a load balancer of this class.
+pub(crate) fn made_for(object: &core::Service, class: Option<&str>) -> String {
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
-    class(object).map_or_else(|| uid.to_owned(), |class| format!("{uid} {class}"))
+    class.map_or_else(|| uid.to_owned(), |class| format!("{uid} {class}"))
 }
 
 fn annotation<'a>(object: &'a core::Service, name: &str) -> Option<&'a str> {
@@ -106,7 +106,7 @@ pub(crate) fn named_class(object: &core::Service) -> Option<Option<&str>> {
 pub(crate) fn names_another(object: &core::Service, provider: &str) -> bool {
     let differs = |name: &str, ours: &str| annotation(object, name).is_some_and(|text| text != ours);
     differs(names::LOAD_BALANCER_PROVIDER_ANNOTATION, provider)
-        || differs(names::LOAD_BALANCER_MADE_FOR_ANNOTATION, &made_for(object))
+        || differs(names::LOAD_BALANCER_MADE_FOR_ANNOTATION, &made_for(object, class(object)))
 }
 
 /// The object in the provider's form, as the service controller passes it.

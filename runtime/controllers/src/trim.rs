@@ -28,13 +28,13 @@ pub(crate) fn trim_node(node: &mut Node) {
 }
 
 /// Trims a Service before it is cached. Of a Service that is neither of type LoadBalancer nor has
-/// our finalizer, only its identity and its cluster IPs are kept.
+/// our finalizer, only its identity, its finalizers and its cluster IPs are kept.
 pub(crate) fn trim_service(service: &mut Service) {
     let concerns_us = is_load_balancer(service) || has_finalizer(service);
     let Service { metadata, spec, status } = std::mem::take(service);
     if !concerns_us {
-        let ObjectMeta { name, namespace, resource_version, uid, .. } = metadata;
-        service.metadata = ObjectMeta { name, namespace, resource_version, uid, ..ObjectMeta::default() };
+        let ObjectMeta { finalizers, name, namespace, resource_version, uid, .. } = metadata;
+        service.metadata = ObjectMeta { finalizers, name, namespace, resource_version, uid, ..ObjectMeta::default() };
         // No provider may assign these addresses.
         let cluster_ips = spec.and_then(|spec| spec.cluster_ips);
         service.spec = cluster_ips.map(|ips| ServiceSpec { cluster_ips: Some(ips), ..ServiceSpec::default() });

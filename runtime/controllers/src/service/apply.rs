@@ -383,9 +383,14 @@ impl Subject<'_> {
     }
 
     fn holder_annotations(&self, object: &core::Service) -> Value {
+        let class = match (self.plan, &self.observed.entry) {
+            // An object whose type has changed has lost the class.
+            (Plan::Repair { .. }, Some(entry)) => entry.service.load_balancer_class.as_deref(),
+            _ => service_spec::class(object),
+        };
         json!({
             names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.lane.name,
-            names::LOAD_BALANCER_MADE_FOR_ANNOTATION: service_spec::made_for(object),
+            names::LOAD_BALANCER_MADE_FOR_ANNOTATION: service_spec::made_for(object, class),
         })
     }
 

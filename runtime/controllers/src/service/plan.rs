@@ -267,7 +267,10 @@ fn departure(observed: &Observed, object: &core::Service, service: Service) -> P
         _ => Arc::new(Service { load_balancer_class: entry.service.load_balancer_class.clone(), ..service }),
     };
     if entry.state != State::Unconfirmed {
-        cleanup(service, vec![observed.lane])
+        match is_unprotected(observed, entry, object) && !is_foreign {
+            true => Plan::Repair { add_finalizer: true, status: None },
+            false => cleanup(service, vec![observed.lane]),
+        }
     } else if is_unasked(observed) {
         Plan::Confirm(service)
     } else if is_foreign {
@@ -282,6 +285,24 @@ fn departure(observed: &Observed, object: &core::Service, service: Service) -> P
     } else {
         cleanup(service, observed.may_hold.clone())
     }
+}
+
+/// Whether the load balancer would be leaked if this process ended before the deletion succeeds:
+/// the object lacks our finalizer or names another provider, because another client changed it, or
+/// because an old list made this process ensure the Service. If the API server keeps refusing the
+/// write, the deletion does not wait for it.
+fn is_unprotected(observed: &Observed, entry: &Entry, object: &core::Service) -> bool {
+    let is_kept = has_finalizer(object) && named_holder(object).is_none_or(|name| name == observed.provider);
+    !is_kept
+        && object.metadata.deletion_timestamp.is_none()
+        && shows_last_write(entry, object)
+        && observed.waits.repair.is_zero()
+        && !entry.repairs.are_undone()
+}
+
+/// Whether the object is as new as our last write: the watch may lag.
+fn shows_last_write(entry: &Entry, object: &core::Service) -> bool {
+    entry.wrote.is_none_or(|wrote| version(object).is_none_or(|now| now >= wrote))
 }
 
 /// The last ensured Service, if its load balancer serves while the wanted one is refused or failed,
@@ -309,8 +330,7 @@ fn upkeep(
     (object, service): (&core::Service, Service),
     add_finalizer: bool,
 ) -> Plan {
-    // A lagging watch shows the object before our last write.
-    let add_finalizer = add_finalizer && entry.wrote.is_none_or(|wrote| version(object).is_none_or(|now| now >= wrote));
+    let add_finalizer = add_finalizer && shows_last_write(entry, object);
     let unwritten = |serving: &&Serving| serving.written == Written::No || entry.lost_status(object);
     let status = serving.filter(unwritten).map(|serving| serving.status.clone());
     let is_lacking = add_finalizer || status.is_some();

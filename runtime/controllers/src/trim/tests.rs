@@ -43,14 +43,14 @@ fn only_fields_of_a_service_that_a_step_reads_are_kept() {
 }
 
 #[test]
-fn a_service_without_our_finalizer_keeps_only_its_identity_and_one_with_it_keeps_its_spec() {
+fn a_service_without_our_finalizer_keeps_its_identity_and_finalizers_and_one_with_it_its_spec() {
     let spec = json!({ "type": "ClusterIP", "ports": [{ "port": 80 }], "externalIPs": ["192.0.2.1"] });
     let status = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.3" }] } });
     let mut service: Service =
         serde_json::from_value(json!({ "metadata": metadata(), "spec": spec, "status": status })).unwrap();
     let mut left_behind = service.clone();
     trim_service(&mut service);
-    expect![[r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"a","namespace":"default","resourceVersion":"7","uid":"u"}}"#]]
+    expect![[r#"{"apiVersion":"v1","kind":"Service","metadata":{"finalizers":["x/y"],"name":"a","namespace":"default","resourceVersion":"7","uid":"u"}}"#]]
         .assert_eq(&serde_json::to_string(&service).unwrap());
     left_behind.metadata.finalizers = Some(vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()]);
     trim_service(&mut left_behind);

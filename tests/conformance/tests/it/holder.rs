@@ -149,6 +149,41 @@ async fn a_provider_whose_name_the_first_list_lacks_deletes_its_load_balancer() 
     }
 }
 
+/// A user removes our finalizer and changes the type in one write, and the process ends while the
+/// deletion fails.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_whose_finalizer_a_user_removes_is_deleted_after_a_restart() {
+    let mut world =
+        World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
+    world.add_service("classy", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    pass(S).await;
+    world.clouds[1].fake.fail_always("ensure-deleted", Some(Error::new(Code::Internal, "the cloud is down")));
+    let spec = json!({ "type": "ClusterIP", "loadBalancerClass": null });
+    world.patch_service("classy", json!({ "metadata": { "finalizers": ["example.com/kept"] }, "spec": spec })).await;
+    pass(S).await;
+    assert_eq!(holder(&world).await, json!("two"));
+    world.stop.cancel();
+    pass(S).await;
+    drop(world.transcript().await);
+    world.forget();
+    world.clouds[1].fake.fail_always("ensure-deleted", None);
+    let mut world = world.restart(|_| ()).await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider two get default/classy
+        provider two ensure-deleted default/classy
+        api patch services/status classy
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert_eq!(world.state("classy").await, r#"[] ["example.com/kept"]"#);
+}
+
 /// The user changed the class to another controller's while no process ran: the load balancer and
 /// our fields on the Service are removed.
 #[tokio::test(start_paused = true)]

@@ -320,16 +320,34 @@ async fn s14_2_an_absent_finalizer_is_written() {
     assert_eq!(world.state("web").await, format!(r#"[] ["{FINALIZER}"]"#));
 }
 
-/// One write removed the finalizer and changed the type.
+/// A user removed the finalizer of a Service that is being deleted.
 #[tokio::test(start_paused = true)]
 async fn s14_3_an_absent_finalizer_is_not_removed() {
+    let mut world = with_web(&["a"]).await;
+    world.patch_service("web", json!({ "metadata": { "finalizers": [FINALIZER, "example.com/kept"] } })).await;
+    world.fake().fail_always("ensure-deleted", Some(Error::new(Code::Internal, "the cloud is down")));
+    world.delete_service("web").await;
+    world.patch_service("web", json!({ "metadata": { "finalizers": ["example.com/kept"] } })).await;
+    pass(S).await;
+    world.fake().fail_always("ensure-deleted", None);
+    pass(60 * S).await;
+    assert!(world.fake().cloud().is_empty(), "the load balancer is found by the UID of the Service");
+    assert_eq!(patches(&mut world).await, 1, "status");
+    assert_eq!(world.state("web").await, r#"[] ["example.com/kept"]"#);
+}
+
+/// One write removed the finalizer and changed the type. Upstream deletes the load balancer too,
+/// and leaks it if the process ends before.
+#[tokio::test(start_paused = true)]
+async fn before_a_deletion_the_finalizer_that_a_user_removed_is_written() {
     let mut world = with_web(&["a"]).await;
     let patch = json!({ "metadata": { "finalizers": null }, "spec": { "type": "ClusterIP" } });
     world.patch_service("web", patch).await;
     pass(60 * S).await;
     assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
     assert!(world.fake().cloud().is_empty(), "the load balancer is found by the UID of the Service");
-    assert_eq!(patches(&mut world).await, 0);
+    assert_eq!(patches(&mut world).await, 2, "the finalizer is written, and removed");
+    assert_eq!(world.state("web").await, "[] []");
 }
 
 #[tokio::test(start_paused = true)]

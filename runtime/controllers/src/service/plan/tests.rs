@@ -21,12 +21,13 @@ use crate::{
 };
 
 /// Checks the plan for a state in words. The object: `lb`, `clusterip`, `nodeport`, `typeless`,
-/// `class`, `finalizer`, `deleting`, `gone`, `bad-port`. The ledger entry: `named` by the
-/// annotation, `begun`, `ensured`, `failed` after a successful ensure, `elsewhere`, `deleted`,
-/// `unwritten`, `repaired`, `overdue`. Differences between them: `other-uid`, `other-port`,
-/// `other-nodes`, `unknown-nodes`, `two-failed-updates`, `other-release`, `other-class`. The owner:
-/// `other-owner`, `no-owner`; by default this provider. The answers: `exists`, `absent`, `found`,
-/// `not-found`. This provider is 1; 2 has load balancers too, and with `no-load-balancers` 2 alone.
+/// `class`, `finalizer`, `names-another` provider, `deleting`, `gone`, `bad-port`. The ledger
+/// entry: `named` by the annotation, `begun`, `ensured`, `failed` after a successful ensure,
+/// `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`. Differences between them:
+/// `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`, `two-failed-updates`,
+/// `other-release`, `other-class`. The owner: `other-owner`, `no-owner`; by default this provider.
+/// The answers: `exists`, `absent`, `found`, `not-found`. This provider is 1; 2 has load balancers
+/// too, and with `no-load-balancers` 2 alone.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
@@ -122,6 +123,8 @@ fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
     object.metadata.uid = Some(uid.to_owned());
     object.metadata.finalizers = has("finalizer")
         .then(|| vec!["other/one".to_owned(), "service.kubernetes.io/load-balancer-cleanup".to_owned()]);
+    let other = ("skysail.dev/load-balancer-provider".to_owned(), "other".to_owned());
+    object.metadata.annotations = has("names-another").then(|| [other].into());
     object.metadata.deletion_timestamp = has("deleting").then_some(Time(Timestamp::UNIX_EPOCH));
     object.spec = Some(ServiceSpec {
         type_: match () {
@@ -207,15 +210,28 @@ fn cleanup_depends_on_the_finalizer_the_type_and_the_deletion(#[case] words: &st
 #[test]
 fn a_load_balancer_that_is_not_wanted_any_more_is_cleaned_up() {
     check("clusterip finalizer", expect!["cleanup of [1, 2]"]);
-    check("clusterip ensured", expect!["cleanup of [1]"]);
     check("clusterip finalizer ensured other-port", expect!["cleanup of [1] port=81"]);
     // The finalizer was removed together with the type: the last ensured Service is used for the
     // deletion.
-    check("clusterip ensured other-port", expect!["cleanup of [1]"]);
+    check("clusterip ensured other-port repaired", expect!["cleanup of [1]"]);
     check("lb finalizer deleting", expect!["cleanup of [1]"]);
     check("lb deleting begun", expect!["cleanup of [1]"]);
     check("lb deleting", expect!["nothing"]);
     check("lb finalizer deleting other-nodes ensured", expect!["cleanup of [1]"]);
+}
+
+/// Otherwise the load balancer leaks if this process ends before the deletion succeeds. If another
+/// client undoes the write, the deletion does not wait.
+#[test]
+fn before_a_cleanup_the_finalizer_and_the_name_that_are_missing_are_written() {
+    check("clusterip ensured", expect!["repair finalizer=true status=false"]);
+    check("clusterip begun", expect!["repair finalizer=true status=false"]);
+    check("lb begun other-owner", expect!["repair finalizer=true status=false"]);
+    check("lb finalizer names-another begun other-owner", expect!["repair finalizer=true status=false"]);
+    check("lb finalizer names-another deleting begun other-owner", expect!["cleanup of [1]"]);
+    check("clusterip ensured repaired", expect!["cleanup of [1]"]);
+    check("clusterip deleting ensured", expect!["cleanup of [1]"]);
+    check("lb class other-class ensured no-owner", expect!["cleanup of [1]"]);
 }
 
 /// A Service with another class keeps its finalizer, unless this process ensured its load balancer.

@@ -169,6 +169,8 @@ fn a_wanted_load_balancer_is_never_deleted_and_an_unwanted_one_is_never_created(
             Plan::Nothing => true,
             Plan::LookUp(_) | Plan::Confirm(_) => !wanted,
             Plan::DeleteRemembered(_) | Plan::Forget | Plan::Cleanup { .. } | Plan::Release { .. } => !wanted,
+            // Only the finalizer, before a deletion.
+            Plan::Repair { add_finalizer: true, status: None } => is_same_object(&observed),
             Plan::Refuse(_) | Plan::Ensure { .. } | Plan::Update(_) | Plan::Repair { .. } | Plan::Wait(_) => wanted,
         };
         assert!(allowed, "{}", shown(&observed, &plan));
