@@ -151,7 +151,17 @@ impl State {
 
     /// Notifies the watchers.
     fn tell(&self, verb: &'static str, kind: &'static str, id: &str, name: &str) {
-        let change = Change { verb, kind, id: id.to_owned(), name: name.to_owned() };
+        self.tell_with_tags((verb, kind), id, name, BTreeMap::new());
+    }
+
+    fn tell_with_tags(
+        &self,
+        (verb, kind): (&'static str, &'static str),
+        id: &str,
+        name: &str,
+        tags: BTreeMap<String, String>,
+    ) {
+        let change = Change { verb, kind, id: id.to_owned(), name: name.to_owned(), tags };
         tracing::debug!(verb, kind, id, name, "simulated cloud changed");
         // An error means that there is no watcher.
         drop(self.changes.send(change));

@@ -71,7 +71,7 @@ impl State {
                 .ok_or_else(|| CloudError::Exhausted(format!("{} is used up", whole())))?,
         };
         let record = ElasticIp { id: self.next_id("eip"), name, address, state: Progress::Pending, tags };
-        self.tell("created", "elastic-ip", &record.id, &address.to_string());
+        self.tell_with_tags(("created", "elastic-ip"), &record.id, &address.to_string(), record.tags.clone());
         let made = Made { record, ready_at: self.ready_at() };
         let view = Self::elastic_ip_of(&made);
         self.elastic_ips.insert(view.id.clone(), made);
@@ -85,7 +85,8 @@ impl State {
         }
         let made = self.elastic_ips.remove(id).ok_or_else(|| not_found("elastic IP", id))?;
         self.forget(id);
-        self.tell("deleted", "elastic-ip", id, &made.record.address.to_string());
+        let ElasticIp { address, tags, .. } = made.record;
+        self.tell_with_tags(("deleted", "elastic-ip"), id, &address.to_string(), tags);
         Ok(())
     }
 

@@ -144,7 +144,7 @@ pub(crate) async fn show_cloud(screen: Screen, mut changes: broadcast::Receiver<
     }
 }
 
-fn show_change(screen: Screen, Change { verb, kind, id: _, name }: &Change) {
+fn show_change(screen: Screen, Change { verb, kind, id: _, name, tags: _ }: &Change) {
     screen.line(Source::Cloud, false, &format!("{kind} {name} {verb}"));
 }
 

@@ -98,11 +98,11 @@ fn load_balancer(ip: &ElasticIp, cloud: &Snapshot) -> LoadBalancer {
         let backends = server.real_servers.iter().map(|backend| format!("{}:{}", backend.address, backend.port));
         (server.port, backends.collect())
     });
-    (uid_of(ip), Some(ip.address.to_string()), ports.collect())
+    (uid_of(&ip.tags), Some(ip.address.to_string()), ports.collect())
 }
 
-fn uid_of(ip: &ElasticIp) -> String {
-    ip.tags.get(UID_TAG).cloned().unwrap_or_default()
+fn uid_of(tags: &BTreeMap<String, String>) -> String {
+    tags.get(UID_TAG).cloned().unwrap_or_default()
 }
 
 /// There is exactly one route for each node's pods, to its machine.
@@ -135,7 +135,6 @@ fn same<T: PartialEq + Debug>(there: &T, expected: &T) -> Result<()> {
 /// Counts how often an address was created for each Service, because the final state does not show
 /// an address that was created, lost and created again.
 pub(super) struct Births {
-    cloud: SimCloud,
     changes: Receiver<Change>,
     /// By the Service's UID.
     counts: BTreeMap<String, u32>,
@@ -143,18 +142,15 @@ pub(super) struct Births {
 
 impl Births {
     pub(super) fn of(cloud: &SimCloud) -> Self {
-        Self { cloud: cloud.clone(), changes: cloud.changes(), counts: BTreeMap::new() }
+        Self { changes: cloud.changes(), counts: BTreeMap::new() }
     }
 
-    /// Counts the addresses since the last look. It has to be called more often than addresses are
-    /// released.
+    /// Counts the addresses since the last look. The cloud keeps 1,024 changes for it.
     pub(super) fn look(&mut self) -> Result<()> {
         loop {
             match self.changes.try_recv() {
                 Ok(change) if (change.verb, change.kind) == ("created", "elastic-ip") => {
-                    let ips = self.cloud.snapshot().elastic_ips;
-                    let ip = ips.iter().find(|ip| ip.id == change.id).context("an address came and went unseen")?;
-                    *self.counts.entry(uid_of(ip)).or_default() += 1;
+                    *self.counts.entry(uid_of(&change.tags)).or_default() += 1;
                 }
                 Ok(_) => {}
                 Err(TryRecvError::Empty) => return Ok(()),
