@@ -58,7 +58,9 @@ struct Inner {
     all_missing: BTreeSet<String>,
     /// By process and scheme of the provider ID: UIDs of nodes that the process deleted while all
     /// machines were reported missing.
-    deleted_by_lie: BTreeMap<(String, String), BTreeSet<String>>,
+    deleted_by_lie: BTreeMap<(String, String), DeletedByLie>,
+    /// UIDs of all nodes that there were, by the scheme of their provider IDs.
+    nodes_seen: BTreeMap<String, BTreeSet<String>>,
     /// The largest number of nodes at one time.
     nodes_most: usize,
     /// Whether some process has received an old list.
@@ -76,7 +78,22 @@ struct Inner {
     deleted_by_people: BTreeSet<String>,
 }
 
+/// Nodes that a process deleted because a provider reported all machines as missing.
+struct DeletedByLie {
+    uids: BTreeSet<String>,
+    /// How many nodes of the scheme there had been at the first deletion.
+    seen_before: usize,
+}
+
 impl Inner {
+    fn see_nodes(&mut self, nodes: &[Value]) {
+        self.nodes_most = self.nodes_most.max(nodes.len());
+        for node in nodes {
+            let uid = text(node, "/metadata/uid").to_owned();
+            self.nodes_seen.entry(scheme(node).to_owned()).or_default().insert(uid);
+        }
+    }
+
     /// When this version of the lease was first seen.
     fn see(&mut self, lease: Option<&Value>) -> Option<Instant> {
         let version = text(lease?, "/metadata/resourceVersion");
@@ -113,6 +130,7 @@ impl Referee {
             lied_about: BTreeSet::new(),
             all_missing: BTreeSet::new(),
             deleted_by_lie: BTreeMap::new(),
+            nodes_seen: BTreeMap::new(),
             nodes_most: 0,
             past_was_shown: false,
             made_in_the_past: BTreeSet::new(),
@@ -217,17 +235,23 @@ impl Referee {
     }
 
     /// Invariant: while a provider reports all machines as missing, a process deletes no more of
-    /// its nodes than the breaker allows.
+    /// its nodes than the breaker allows. The breaker bounds how far the number of nodes falls, so
+    /// a node that has come since allows one deletion more.
     pub(crate) fn deletes(&self, process: &str, uid: &str, node: &Value) {
+        let nodes = self.objects("/api/v1/nodes");
         let announced = node.pointer("/metadata/annotations").and_then(|all| all.get(ALLOW_DELETION_ANNOTATION));
         let mut inner = self.lock();
+        inner.see_nodes(&nodes);
         if !inner.all_missing.contains(uid) || announced.is_some() || self.percent_max >= 100 {
             return;
         }
         let most = (inner.nodes_most * self.percent_max / 100).max(1);
-        let (scheme, _) = text(node, "/spec/providerID").split_once("://").unwrap_or_default();
-        let deleted = inner.deleted_by_lie.entry((process.to_owned(), scheme.to_owned())).or_default();
-        if deleted.insert(uid.to_owned()) && deleted.len() == most + 1 {
+        let scheme = scheme(node);
+        let seen = inner.nodes_seen.get(scheme).map_or(0, BTreeSet::len);
+        let deleted = inner.deleted_by_lie.entry((process.to_owned(), scheme.to_owned()));
+        let deleted = deleted.or_insert_with(|| DeletedByLie { uids: BTreeSet::new(), seen_before: seen });
+        let most = most + seen.saturating_sub(deleted.seen_before);
+        if deleted.uids.insert(uid.to_owned()) && deleted.uids.len() == most + 1 {
             drop(inner);
             self.story.violate(format_args!(
                 "{process} deletes more than {most} nodes while all machines were reported missing"
@@ -333,10 +357,7 @@ impl Referee {
     /// away. Call it regularly.
     pub(crate) fn look(&self) {
         let nodes = self.objects("/api/v1/nodes");
-        {
-            let mut inner = self.lock();
-            inner.nodes_most = inner.nodes_most.max(nodes.len());
-        }
+        self.lock().see_nodes(&nodes);
         for node in &nodes {
             let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
             if addresses.into_iter().flatten().any(|address| text(address, "/address") == JUNK) {
@@ -378,4 +399,9 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 /// The string at this pointer; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The scheme of a node's provider ID; empty without one.
+fn scheme(node: &Value) -> &str {
+    text(node, "/spec/providerID").split_once("://").map_or("", |(scheme, _)| scheme)
 }
