@@ -80,6 +80,8 @@ pub(crate) const RULES: &[Rule] = &[
     rules::tests::PROBES,
     rules::conformance::CONFORMANCE,
     rules::conformance::NAMED_TESTS,
+    rules::observability::METRICS_DOCUMENTED,
+    rules::observability::EVENTS_DOCUMENTED,
     rules::repository::CONTRACT_DOCUMENTED,
     rules::repository::ARCHITECTURE,
     rules::repository::NO_LOCAL_PATHS,

@@ -5,6 +5,7 @@ pub(crate) mod conformance;
 pub(crate) mod crates;
 pub(crate) mod cycles;
 pub(crate) mod files;
+pub(crate) mod observability;
 pub(crate) mod prose;
 pub(crate) mod repository;
 pub(crate) mod tests;

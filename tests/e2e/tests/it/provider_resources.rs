@@ -22,7 +22,7 @@ use skysail_test_e2e::{
     registry::Registry,
     traffic::wait_for_answers,
     wait::eventually,
-    workspace::{component, digest_of, run, skysail},
+    workspace::{component, digest_of, root, run, skysail},
 };
 use tempfile::TempDir;
 use tokio::time::interval;
@@ -356,6 +356,7 @@ async fn swapped(world: &World, wasm: &Path, first: &str) -> Result<String> {
     let by = |digest: &str| calls.iter().filter(|release| *release == digest).count();
     ensure!(by(first) > SERVICES_BESIDE && by(&second) >= SERVICES_BESIDE, "`ensure` was called on {calls:?}");
     let metrics = world.manager.metrics().await?;
+    has_rows(&metrics)?;
     let (ok, failed): (Vec<_>, Vec<_>) = metrics
         .lines()
         .filter(|line| line.starts_with("skysail_provider_calls_total{"))
@@ -476,6 +477,21 @@ async fn wrong_at_the_start(world: &mut World, wasm: &Path) -> Result<()> {
     delete_service(&world.client, "waiting").await?;
     world.server.kubectl(&["delete", "provider", "younger"])?;
     world.wait("Ready").map(drop)
+}
+
+/// The page for operators has each metric under the name that is served.
+fn has_rows(metrics: &str) -> Result<()> {
+    let page = fs::read_to_string(root().join("deploy/docs/observability.md"))?;
+    let types = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    for (name, kind) in types {
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        ensure!(page.contains(&format!("| `{name}{suffix}` |")), "observability.md has no row for {name}{suffix}");
+    }
+    Ok(())
 }
 
 /// With client-side `kubectl apply`, which stores the object in an annotation of at most 256 KiB,
