@@ -70,7 +70,7 @@ pub enum ManagerError {
     #[error("the task {0:?} ended although it was not stopped; this is a bug in Skysail")]
     TaskEnded(String),
     /// A task panicked.
-    #[error("a task panicked")]
+    #[error("a task panicked; this is a bug in Skysail: report it with the log")]
     Panicked(#[source] tokio::task::JoinError),
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct SwitchedOff(Mutex<BTreeMap<Interface, Off>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Off {
-    /// The release that said so, and its settings.
+    /// Number of the release and the settings that switch the interface off.
     generation: u64,
     until: Instant,
 }

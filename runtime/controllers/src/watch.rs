@@ -54,12 +54,12 @@ pub(crate) struct Version {
 }
 
 /// The stored form of an object: the object, or only its version if another module stores the rest.
-pub(crate) trait Kept<K>: Clone {
+pub(crate) trait Cached<K>: Clone {
     fn of(object: &Arc<K>) -> Self;
     fn version(&self) -> Version;
 }
 
-impl<K: Resource> Kept<K> for Arc<K> {
+impl<K: Resource> Cached<K> for Arc<K> {
     fn of(object: &Self) -> Self {
         Self::clone(object)
     }
@@ -70,7 +70,7 @@ impl<K: Resource> Kept<K> for Arc<K> {
     }
 }
 
-impl<K: Resource> Kept<K> for Version {
+impl<K: Resource> Cached<K> for Version {
     fn of(object: &Arc<K>) -> Self {
         object.version()
     }
@@ -98,7 +98,7 @@ impl<K: Resource> Cache<K> {
     }
 }
 
-impl<K: Resource, T: Kept<K>> Cache<K, T> {
+impl<K: Resource, T: Cached<K>> Cache<K, T> {
     pub(crate) fn new() -> Self {
         Self { objects: RwLock::default(), synced: watch::Sender::new(false), kind: PhantomData }
     }
@@ -165,8 +165,8 @@ impl<K: Resource, T: Kept<K>> Cache<K, T> {
     }
 }
 
-fn is_same_version<K: Resource, T: Kept<K>>(change: &Change<K, T>) -> bool {
-    change.old.as_ref().map(T::version) == change.new.as_ref().map(Kept::<K>::version)
+fn is_same_version<K: Resource, T: Cached<K>>(change: &Change<K, T>) -> bool {
+    change.old.as_ref().map(T::version) == change.new.as_ref().map(Cached::<K>::version)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //!
 //! From the second step on, parsers process data of an untrusted author: a few KiB can overflow
 //! their stack or keep them busy for minutes. So [`examine`] runs in the child process of the
-//! compile jail, and the host treats its answer as untrusted input ([`Findings::bounded`]).
+//! compile jail, and the host treats its answer as untrusted input ([`Examination::bounded`]).
 //!
 //! Every refusal is a sentence that names the origin, the place, the reason and the remedy; the
 //! list contains all refusals, not only the first. `skysail inspect` shows the same list. Linking
@@ -172,7 +172,7 @@ pub struct Finding {
 
 /// The result of reading the whole component: the answer of the compile jail's child process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Findings {
+pub(crate) struct Examination {
     contract_version: Option<String>,
     imports: Vec<Interface>,
     exports: Vec<Interface>,
@@ -203,12 +203,12 @@ pub fn look(bytes: &[u8], bytes_max: u64) -> Result<(), Finding> {
     file::check(bytes, bytes_max).map_err(|(code, reason)| Finding { code, reason })
 }
 
-/// Reads a component and checks it. Never fails: [`Findings::refusals`] contains the problems.
+/// Reads a component and checks it. Never fails: [`Examination::refusals`] contains the problems.
 ///
 /// Compiles nothing, but a hostile component can make this function run for very long or crash the
 /// process: only the jail's child process calls it.
-pub(crate) fn examine(bytes: &[u8]) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn examine(bytes: &[u8]) -> Examination {
+    let mut findings = Examination::default();
     if let Err((code, reason)) = file::sections(bytes) {
         findings.refuse(code, &reason);
         return findings;
@@ -229,7 +229,7 @@ pub(crate) fn examine(bytes: &[u8]) -> Findings {
     findings
 }
 
-impl Findings {
+impl Examination {
     fn refuse(&mut self, code: RefusalCode, reason: &str) {
         if self.refusals.len() < REFUSALS_MAX {
             self.refusals.push(Finding { code, reason: reason.to_owned() });
@@ -282,8 +282,8 @@ impl Inspection {
         self.refusals.is_empty()
     }
 
-    pub(crate) fn with(self, findings: Findings) -> Self {
-        let Findings { contract_version, imports, exports, wasi, producers, refusals } = findings;
+    pub(crate) fn with(self, findings: Examination) -> Self {
+        let Examination { contract_version, imports, exports, wasi, producers, refusals } = findings;
         let told = Self { contract_version, imports, exports, wasi, producers, ..self };
         refusals.into_iter().fold(told, Self::refused)
     }

@@ -30,7 +30,7 @@ use wasmtime::Engine;
 
 use crate::{
     CompiledComponent, Limits, Release, ReleaseError, Sandbox,
-    admission::{self, Finding, Findings, Inspection, RefusalCode},
+    admission::{self, Examination, Finding, Inspection, RefusalCode},
 };
 
 mod cache;
@@ -420,7 +420,7 @@ fn look(component: &[u8], limits: CompileLimits) -> Result<(), CompileError> {
 }
 
 /// Ok if there are no refusals.
-fn admissible(findings: Findings) -> Result<(), CompileError> {
+fn admissible(findings: Examination) -> Result<(), CompileError> {
     match findings.refusals {
         refusals if refusals.is_empty() => Ok(()),
         refusals => Err(CompileError::NotAdmitted { refusals }),
@@ -451,7 +451,7 @@ fn compatibility(engine: &Engine) -> u64 {
     hasher.finish()
 }
 
-async fn examine_in_process(component: Bytes) -> Result<Findings, CompileError> {
+async fn examine_in_process(component: Bytes) -> Result<Examination, CompileError> {
     let examined = tokio::task::spawn_blocking(move || admission::examine(&component)).await;
     examined
         .map_err(|error| CompileError::Crashed { status: "in process".to_owned(), said: one_line(&error.to_string()) })

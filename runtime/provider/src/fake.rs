@@ -24,7 +24,7 @@ use crate::{
 /// The future that a hook returns.
 pub type HookFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Hook = Arc<dyn Fn(&str) -> HookFuture + Send + Sync>;
-type Answer = Arc<dyn Fn(&Service) -> LoadBalancerStatus + Send + Sync>;
+type EnsureAnswer = Arc<dyn Fn(&Service) -> LoadBalancerStatus + Send + Sync>;
 type NameTarget = Arc<dyn Fn(&NewRoute) -> Target + Send + Sync>;
 
 /// A load balancer of the fake cloud.
@@ -55,7 +55,7 @@ struct State {
     /// By the volume's handle.
     volumes: BTreeMap<String, BTreeMap<String, String>>,
     hook: Option<Hook>,
-    answer: Option<Answer>,
+    answer: Option<EnsureAnswer>,
     target: Option<NameTarget>,
     /// The text of the warning Event that each `describe` emits.
     warning: Option<String>,

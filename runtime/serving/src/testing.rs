@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -61,15 +63,20 @@ impl Authority {
     }
 
     pub(crate) fn client(&self, name: &str, organizations: &[&str]) -> ClientCertificate {
-        let mut params = CertificateParams::default();
-        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
+        let mut subject = DistinguishedName::new();
+        subject.push(DnType::CommonName, name);
         // rcgen keeps one value for each type; this is the same type under another name.
         let types = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
         for (r#type, organization) in types.into_iter().zip(organizations) {
-            params.distinguished_name.push(r#type, *organization);
+            subject.push(r#type, *organization);
         }
+        self.client_of(subject)
+    }
+
+    pub(crate) fn client_of(&self, subject: DistinguishedName) -> ClientCertificate {
+        let mut params = CertificateParams::default();
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        params.distinguished_name = subject;
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
         ClientCertificate { certificate, key: PrivateKeyDer::try_from(key.serialize_der()).unwrap() }

@@ -15,6 +15,9 @@ Exit codes:
      an import that the sandbox does not have, or it refuses the cloud-config
   4  the cluster cannot be reached";
 
+/// The error if a task of this process panicked.
+pub(crate) const TASK_PANICKED: &str = "a task panicked; this is a bug in Skysail: report it with the log";
+
 /// Why a command ends without success, for the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{args::RunArgs, leader_migration::LeaderMigrationConfiguration};
+use crate::{args::RunArgs, exit::TASK_PANICKED, leader_migration::LeaderMigrationConfiguration};
 
 /// The controllers of one Lease.
 pub(crate) struct LeaseControllers {
@@ -151,7 +151,7 @@ async fn keep(mut leader: Leader, give_back: CancellationToken) -> Result<(), Lo
 }
 
 fn ended_of(ended: Result<Result<(), Lost>, JoinError>) -> anyhow::Result<()> {
-    Ok(ended.context("a task panicked")??)
+    Ok(ended.context(TASK_PANICKED)??)
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ fn a_load_balancer_that_failed_before_it_served_is_created_again() {
     world.ensure(&web(), &nodes(1)).unwrap();
     let ids = world.column("loadbalancers", "id");
     assert!(ids.len() == 1 && ids[0] != "lb-0001", "{ids:?}");
-    // One that serves is the operator's to repair.
+    // The operator repairs a load balancer that has served: a new one would have another address.
     world.cloud.edit(LB, "loadbalancers", ids[0].as_str().unwrap(), fail);
     let serving = Service { status: skysail_guest_sdk::Ingress::ip("203.0.113.1").into(), ..web() };
     let error = world.ensure(&serving, &nodes(1)).unwrap_err();

@@ -27,14 +27,14 @@ fn a_log_line_names_controller_provider_and_object_with_the_reason_and_the_time_
         fmt().json().flatten_event(true).without_time().with_target(false).with_max_level(LevelFilter::DEBUG);
     tracing::subscriber::with_default(subscriber.with_writer(move || lines.clone()).finish(), || {
         reporter.reconciled(&actor, &object, Err(&failed(Code::Denied)), Some(Duration::from_mins(2)));
-        reporter.reconciled(&actor, &object, Err(&failed(Code::RetryAfter)), None);
+        reporter.reconciled(&actor, &object, Err(&failed(Code::RetryAfter)), Some(Duration::from_secs(7)));
         reporter.done(&actor, &object, "done");
     });
     expect![[r#"
         {"level":"WARN","message":"failed","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","controller.outcome":"Denied","controller.next_try":"120s","controller.omitted":0,"reason":"failed to ensure load balancer: no"}
         {"level":"DEBUG","message":"done","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","reason":"failed: failed to ensure load balancer: no; next try in 120s"}
-        {"level":"INFO","message":"waits","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","controller.outcome":"RetryAfter","controller.omitted":0,"reason":"failed to ensure load balancer: no"}
-        {"level":"DEBUG","message":"done","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","reason":"waits: failed to ensure load balancer: no"}
+        {"level":"INFO","message":"waits","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","controller.outcome":"RetryAfter","controller.next_try":"7s","controller.omitted":0,"reason":"failed to ensure load balancer: no"}
+        {"level":"DEBUG","message":"done","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","reason":"waits: failed to ensure load balancer: no; next try in 7s"}
         {"level":"DEBUG","message":"done","controller.name":"service-controller","provider.name":"a","object.kind":"Service","object.namespace":"default","object.name":"web","reason":"done"}
     "#]].assert_eq(&log.take());
 }

@@ -36,6 +36,7 @@ use crate::{
     lane::Lane,
     metrics::ProviderLabels,
     names::{controllers, reasons},
+    progress,
     report::{Actor, cluster},
     service_spec::{convert, has_finalizer, is_load_balancer},
 };
@@ -51,7 +52,8 @@ const NAME_SHOWN_MAX: usize = 128;
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &CancellationToken) {
     let mut unwanted = UnwantedScans::default();
     while timeout(context.settings.orphan_scan_period, stop.cancelled()).await.is_err() {
-        scan(context, lane, &mut unwanted, stop).await;
+        let scan = scan(context, lane, &mut unwanted, stop);
+        context.turn(lane, "the scan for orphaned load balancers", scan).await;
     }
 }
 
@@ -112,6 +114,7 @@ pub async fn find_orphans(
         if stop.is_cancelled() {
             return Err(Error::new(Code::NotServing, "the scan for orphaned load balancers was stopped"));
         }
+        progress::step();
         used.insert(load_balancers.name(call, cluster, service).await?);
     }
     unwanted.retain(|share| share.service.is_some() || !used.contains(&share.name));
@@ -183,6 +186,7 @@ async fn delete(
             {
                 return Ok(false);
             }
+            progress::step();
             inventory.delete(call, cluster_name, &share).await.map(|()| true)
         };
         match deleted.await {
@@ -237,6 +241,7 @@ impl AskedServices {
             if self.0.get(&service.uid) == Some(&service) {
                 continue;
             }
+            progress::step();
             let is_named = share.service.as_ref().is_some_and(|(_, _, uid)| *uid == service.uid);
             if is_named || load_balancers.name(call, cluster, &service).await? == share.name {
                 return Ok(true);

@@ -4,7 +4,7 @@
 use semver::Version;
 
 use super::{
-    CONTRACT_VERSION, Findings, RefusalCode,
+    CONTRACT_VERSION, Examination, RefusalCode,
     contract::{Contract, version_of},
     shown, types,
     world::{self, Item, World},
@@ -74,7 +74,7 @@ fn contract_match(name: &str) -> ContractMatch<'_> {
 }
 
 /// Fills in the imports and exports, and refuses those that the contract does not have.
-pub(super) fn judge(world: &World, findings: &mut Findings) {
+pub(super) fn judge(world: &World, findings: &mut Examination) {
     let (imports, exports) = (world.imports(), world.exports());
     findings.imports = world::listed(&imports);
     findings.exports = world::listed(&exports);
@@ -105,7 +105,7 @@ fn contract_version(items: &[Item<'_>]) -> Option<String> {
     names.filter(|name| name.package == PACKAGE).find_map(|name| name.version).map(shown)
 }
 
-fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &mut Findings) -> bool {
+fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &mut Examination) -> bool {
     for item in exports.iter().chain(imports) {
         let (code, version, way_out) = match contract_match(&item.name) {
             ContractMatch::Newer(version) => {
@@ -125,7 +125,7 @@ fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &
     false
 }
 
-fn judge_import(world: &World, import: &Item<'_>, findings: &mut Findings) {
+fn judge_import(world: &World, import: &Item<'_>, findings: &mut Examination) {
     let name = shown(&import.name);
     if import.name.starts_with("wasi:") {
         if let Some(reason) = withheld(&import.name) {
@@ -171,7 +171,7 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Findings) {
     }
 }
 
-fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
+fn judge_export(world: &World, export: &Item<'_>, findings: &mut Examination) {
     // Other exports are ignored: the host never calls newer interfaces or exports of a toolchain.
     let ContractMatch::Ours(parts) = contract_match(&export.name) else { return };
     let contract = Contract::get();
@@ -205,7 +205,7 @@ fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
     }
 }
 
-fn refuse_type(findings: &mut Findings, place: &str, difference: Option<String>) {
+fn refuse_type(findings: &mut Examination, place: &str, difference: Option<String>) {
     if let Some(difference) = difference {
         let reason = format!(
             "{place} has another type than in contract {CONTRACT_VERSION}: {difference}; build the component against wit/v{CONTRACT_VERSION} as \

@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, Resolve};
 
-use super::{Finding, Findings, Inspection, Interface, RefusalCode, examine, look};
+use super::{Examination, Finding, Inspection, Interface, RefusalCode, examine, look};
 
 const LIMIT: u64 = 32 << 20;
 
@@ -368,7 +368,7 @@ fn oversized_findings_of_a_hostile_child_are_truncated() {
     let long = "x".repeat(2_500);
     let interface = Interface { name: long.clone(), functions: vec![long.clone(); 50] };
     let refusals = vec![Finding { code: RefusalCode::Malformed, reason: format!("a\n{long}") }; 100];
-    let findings = Findings {
+    let findings = Examination {
         contract_version: Some(long.clone()),
         imports: vec![interface; 300],
         exports: vec![Interface { name: long.clone(), functions: vec![long.clone(); 5000] }],

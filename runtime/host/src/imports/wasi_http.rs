@@ -49,7 +49,7 @@ const FIELDS_BYTES_MAX: usize = 32 << 10;
 const CHUNK_BYTES_MAX: usize = 16 << 10;
 
 type Finished = Box<dyn Future<Output = Result<(), Error>> + Send>;
-type Answer = Result<(Response<WasiBody>, Finished), Error>;
+type Sent = Result<(Response<WasiBody>, Finished), Error>;
 
 /// The `wasi:http` side of one call.
 pub(crate) struct WasiHttp {
@@ -120,7 +120,7 @@ impl WasiHttpHooks for Bridge {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _processed: Finished,
-    ) -> Box<dyn Future<Output = Answer> + Send> {
+    ) -> Box<dyn Future<Output = Sent> + Send> {
         let bridge = self.clone();
         // A separate task, which ends with the guest's handle or with the call.
         let sent = async move { bridge.send(request, options).await.map_err(|failure| error_of(&failure)) };

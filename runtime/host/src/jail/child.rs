@@ -89,7 +89,7 @@ fn work(request: &Request, used: &Used, threads: usize) -> io::Result<()> {
     };
     let findings = admission::examine(&component).bounded();
     let admitted = findings.refusals.is_empty();
-    answer(Kind::Findings, 0, used, &serde_json::to_vec(&findings)?)?;
+    answer(Kind::Examination, 0, used, &serde_json::to_vec(&findings)?)?;
     match task {
         Task::Compile if admitted => compile(&component, used, threads),
         Task::Compile | Task::Examine => Ok(()),

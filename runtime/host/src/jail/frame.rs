@@ -19,8 +19,8 @@ pub(super) const HEAD: usize = 64;
 pub(super) const CODE_BYTES_MAX: u64 = 512 << 20;
 
 /// Largest findings that are accepted from a child, in bytes: an honest child truncates them far
-/// below (`Findings::bounded`), in text without escapes.
-pub(super) const FINDINGS_BYTES_MAX: u64 = 4 << 20;
+/// below (`Examination::bounded`), in text without escapes.
+pub(super) const EXAMINATION_BYTES_MAX: u64 = 4 << 20;
 /// Maximum length of the error text that is accepted from a child process, in bytes.
 const REASON_BYTES_MAX: u64 = 64 << 10;
 
@@ -57,9 +57,9 @@ impl Request {
 /// The kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
-    /// Findings follow, as JSON. Always the first answer; a second one follows if the component is
-    /// admitted and machine code was requested.
-    Findings,
+    /// The examination follows, as JSON. Always the first answer; a second one follows if the
+    /// component is admitted and machine code was requested.
+    Examination,
     /// Machine code follows.
     Code,
     /// A reason follows: the compiler refused the component.
@@ -75,7 +75,7 @@ impl Kind {
     const fn bytes_max(self) -> u64 {
         match self {
             Self::Code => CODE_BYTES_MAX,
-            Self::Findings => FINDINGS_BYTES_MAX,
+            Self::Examination => EXAMINATION_BYTES_MAX,
             Self::Refused => REASON_BYTES_MAX,
             Self::Cpu | Self::Memory => 0,
         }
@@ -125,7 +125,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        AnswerHead, CODE_BYTES_MAX, CompileCost, CompileLimits, FINDINGS_BYTES_MAX, HEAD, Kind, Request, Task,
+        AnswerHead, CODE_BYTES_MAX, CompileCost, CompileLimits, EXAMINATION_BYTES_MAX, HEAD, Kind, Request, Task,
     };
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn an_invalid_or_too_large_answer_is_an_error() {
         assert!(AnswerHead::decode(&[b'x'; HEAD]).is_err());
-        for (kind, most) in [(Kind::Code, CODE_BYTES_MAX), (Kind::Findings, FINDINGS_BYTES_MAX), (Kind::Cpu, 0)] {
+        for (kind, most) in [(Kind::Code, CODE_BYTES_MAX), (Kind::Examination, EXAMINATION_BYTES_MAX), (Kind::Cpu, 0)] {
             let mut sent = Vec::new();
             let head = AnswerHead { kind, compatibility: 0, cost: CompileCost::default(), length: most + 1 };
             head.write(&mut sent, &[]).unwrap();

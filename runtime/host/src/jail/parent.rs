@@ -26,7 +26,7 @@ use super::{
     frame::{AnswerHead, HEAD, Kind, Request, Task},
     one_line, walls,
 };
-use crate::admission::Findings;
+use crate::admission::Examination;
 
 /// Bytes of the child's standard error that are kept; the rest is read and dropped.
 const SAID_BYTES_MAX: u64 = 4096;
@@ -69,11 +69,11 @@ pub(super) struct Output {
 }
 
 /// Checks `component` in a child process.
-pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits) -> Result<Findings, CompileError> {
+pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits) -> Result<Examination, CompileError> {
     let input = Input { task: Task::Examine, component };
     let ended = run(jail, input, limits, || {}).await?;
     match ended.answer {
-        Ok(Answer::Findings(findings)) if ended.status.success() => Ok(findings),
+        Ok(ChildAnswer::Examination(findings)) if ended.status.success() => Ok(findings),
         _ => Err(failure(ended, limits)),
     }
 }
@@ -88,8 +88,8 @@ pub(super) async fn compile(
     let input = Input { task: Task::Compile, component };
     let ended = run(jail, input, limits, admitted).await?;
     match ended.answer {
-        Ok(Answer::Code(output)) if ended.status.success() => Ok(output),
-        Ok(Answer::Findings(Findings { refusals, .. })) => Err(CompileError::NotAdmitted { refusals }),
+        Ok(ChildAnswer::Code(output)) if ended.status.success() => Ok(output),
+        Ok(ChildAnswer::Examination(Examination { refusals, .. })) => Err(CompileError::NotAdmitted { refusals }),
         _ => Err(failure(ended, limits)),
     }
 }
@@ -143,14 +143,14 @@ struct Ended {
     /// CPU time of all its threads, measured by the kernel.
     cpu: Duration,
     /// Its answer, or why there is none: a killed child writes an incomplete answer or none.
-    answer: Result<Answer, Unanswered>,
+    answer: Result<ChildAnswer, Unanswered>,
     said: String,
 }
 
 /// The answer of a child that succeeded.
-enum Answer {
+enum ChildAnswer {
     /// If only findings were requested, or they refuse the component.
-    Findings(Findings),
+    Examination(Examination),
     Code(Output),
 }
 
@@ -217,22 +217,22 @@ async fn read_answers(
     mut stdout: impl AsyncRead + Unpin,
     task: Task,
     admitted: impl FnOnce(),
-) -> Result<Answer, Unanswered> {
+) -> Result<ChildAnswer, Unanswered> {
     let (head, body) = read_answer(&mut stdout).await?;
-    if head.kind != Kind::Findings {
+    if head.kind != Kind::Examination {
         return Err(Unanswered::Ended(head, body));
     }
-    let findings: Findings = serde_json::from_slice(&body).map_err(|_| Unanswered::Unreadable)?;
+    let findings: Examination = serde_json::from_slice(&body).map_err(|_| Unanswered::Unreadable)?;
     let findings = findings.bounded();
     if task == Task::Examine || !findings.refusals.is_empty() {
-        return Ok(Answer::Findings(findings));
+        return Ok(ChildAnswer::Examination(findings));
     }
     admitted();
     let (head, body) = read_answer(&mut stdout).await?;
     let AnswerHead { kind, compatibility, cost, .. } = head;
     match kind {
-        Kind::Code => Ok(Answer::Code(Output { code: body, compatibility, cost })),
-        Kind::Findings => Err(Unanswered::Unreadable),
+        Kind::Code => Ok(ChildAnswer::Code(Output { code: body, compatibility, cost })),
+        Kind::Examination => Err(Unanswered::Unreadable),
         Kind::Refused | Kind::Cpu | Kind::Memory => Err(Unanswered::Ended(head, body)),
     }
 }

@@ -41,8 +41,8 @@ impl Slot {
     /// Waits for a turn; returns it with the release for the call, as [`Slot::hold`].
     ///
     /// # Errors
-    /// Those of [`Slot::hold`], and `RetryAfter` if the calls before this one last longer than one
-    /// call may: a call on a replaced release for [`DRAIN`], another one until its deadline.
+    /// Those of [`Slot::hold`], and `RetryAfter` if the calls before this one last longer than
+    /// [`DRAIN`], which a call on a replaced release may take, and the deadline of a call together.
     pub(super) async fn turn(&self, interface: Interface, uid: Option<&str>) -> Result<(Turn<'_>, Arc<Active>), Error> {
         let longest = DRAIN + Duration::from_millis(self.hold(interface, uid)?.provider.sandbox().limits().deadline_ms);
         timeout(longest, self.next_turn(interface, uid)).await.unwrap_or_else(|_| {

@@ -51,10 +51,10 @@ const ANSWER_BYTES_MAX: usize = 300;
 
 /// What the controllers asked lately; kept only where the settings have a shadow phase.
 #[derive(Default)]
-pub(super) struct QuestionLog(Mutex<Option<Kept>>);
+pub(super) struct QuestionLog(Mutex<Option<KeptQuestions>>);
 
 #[derive(Default)]
-struct Kept {
+struct KeptQuestions {
     /// The newest last.
     services: VecDeque<Question>,
     existence: Option<Question>,
@@ -85,7 +85,7 @@ impl QuestionLog {
     pub(super) fn keeps(&self, keeps: bool) {
         let mut kept = self.kept();
         match (&*kept, keeps) {
-            (None, true) => *kept = Some(Kept::default()),
+            (None, true) => *kept = Some(KeptQuestions::default()),
             (Some(_), false) => *kept = None,
             (None, false) | (Some(_), true) => {}
         }
@@ -128,22 +128,24 @@ impl QuestionLog {
 
     fn questions(&self) -> Vec<Question> {
         let kept = self.kept();
-        let Some(Kept { services, existence, metadata, routes, inventory }) = &*kept else { return Vec::new() };
+        let Some(KeptQuestions { services, existence, metadata, routes, inventory }) = &*kept else {
+            return Vec::new();
+        };
         services.iter().rev().chain(existence).chain(metadata).chain(routes).chain(inventory).cloned().collect()
     }
 
-    fn keep(&self, keep: impl FnOnce(&mut Kept)) {
+    fn keep(&self, keep: impl FnOnce(&mut KeptQuestions)) {
         if let Some(kept) = &mut *self.kept() {
             keep(kept);
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+    fn kept(&self) -> MutexGuard<'_, Option<KeptQuestions>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl KeptQuestions {
     fn forget(&mut self, uid: &str) {
         self.services
             .retain(|question| !matches!(&question.about, About::LoadBalancer { service, .. } if service.uid == uid));

@@ -85,8 +85,39 @@ impl Subject {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{DistinguishedName, DnType, DnValue, string::BmpString};
+
     use super::{Ca, Subject};
     use crate::testing::Authority;
+
+    fn subject<const N: usize>(parts: [(DnType, DnValue); N]) -> Option<Subject> {
+        let mut name = DistinguishedName::new();
+        for (r#type, value) in parts {
+            name.push(r#type, value);
+        }
+        Subject::of(&Authority::new("ca").client_of(name).certificate)
+    }
+
+    fn text(value: &str) -> DnValue {
+        DnValue::Utf8String(value.to_owned())
+    }
+
+    #[test]
+    fn the_last_of_several_common_names_is_the_user() {
+        // rcgen keeps one value for each type; this is the same type under another name.
+        let again = DnType::CustomDnType(vec![2, 5, 4, 3]);
+        let subject = subject([(DnType::CommonName, text("jane")), (again, text("joe"))]).unwrap();
+        assert_eq!(subject.common_name, "joe");
+    }
+
+    /// A reader that leaves such a name out would take the certificate for another user's.
+    #[test]
+    fn a_name_in_an_older_encoding_makes_the_whole_subject_unreadable() {
+        let older = || DnValue::BmpString(BmpString::try_from("system:masters").unwrap());
+        assert_eq!(subject([(DnType::CommonName, older())]), None);
+        assert_eq!(subject([(DnType::CommonName, text("jane")), (DnType::OrganizationName, older())]), None);
+        assert!(subject([(DnType::CommonName, text("jane")), (DnType::OrganizationName, text("a"))]).is_some());
+    }
 
     #[test]
     fn the_subject_is_read_as_kubernetes_reads_it() {

@@ -18,7 +18,7 @@ use skysail_controllers::{
 };
 use skysail_election::{ElectionMetrics, fenced};
 use skysail_provider::Provider;
-use skysail_serving::{SecureServer, metrics::RestClientMetrics};
+use skysail_serving::metrics::RestClientMetrics;
 use skysail_sources::Archive;
 use tokio::{
     runtime::Handle,
@@ -40,7 +40,7 @@ use threads::{Beats, Threads, within};
 use crate::{
     args::{ProviderArgs, RunArgs},
     cluster::Cluster,
-    exit::{MarkExt as _, Reason},
+    exit::{MarkExt as _, Reason, TASK_PANICKED},
     leadership::{self, Elections, Leadership, LeaseControllers},
     provider_file::{self, ProviderFile},
     providers::{self, Fleet, Owner, Surroundings},
@@ -102,27 +102,14 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
         noticing.run_until_cancelled(statuses.run()).await;
         Ok(())
     });
-    let serve = |server: SecureServer| {
-        let stop = stop.clone();
-        async move {
-            server.serve(stop).await;
-            Ok(())
-        }
-    };
-    // Webhooks call components, so they run on the worker threads.
-    if let Some(server) = servers.webhooks {
-        tasks.spawn(serve(server));
-    }
-    if let Some(server) = servers.endpoints {
-        tasks.spawn_on(serve(server), control);
-    }
+    servers.spawn(&mut tasks, &stop, control);
     tokio::select! {
         outcome = lead(elections, manage.run(fleet, follow), control) => outcome?,
         error = failed(&mut tasks) => return Err(error),
     }
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
-        ended.context("a task panicked")??;
+        ended.context(TASK_PANICKED)??;
     }
     Ok(())
 }
@@ -265,7 +252,7 @@ async fn lead(
     electing.spawn_on(elections.run(drained.clone()), control);
     let elected = async {
         let ended = electing.join_next().await.context("no election runs")?;
-        ended.context("a task panicked")?
+        ended.context(TASK_PANICKED)?
     };
     let drain = async {
         controllers.await?;
@@ -279,7 +266,7 @@ async fn lead(
 /// Waits for a task that fails; a task that ends without an error is ignored.
 async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
     while let Some(ended) = tasks.join_next().await {
-        match ended.context("a task panicked") {
+        match ended.context(TASK_PANICKED) {
             Ok(Ok(())) => {}
             Ok(Err(error)) | Err(error) => return error,
         }

@@ -136,8 +136,9 @@ pub(super) struct Spec {
     /// predecessor. If false, such a release is refused. Default: false.
     #[serde(default)]
     allow_identity_change: bool,
-    /// Whether a new release, or a new cloud-config, may serve although the component requires an
-    /// origin under it that no egress rule allows. If false, it is refused. Default: false.
+    /// Whether a new release or a new cloud-config may serve although the component then requires
+    /// an origin that no egress rule allows. If false, the release or the cloud-config is refused.
+    /// Default: false.
     #[serde(default)]
     allow_unmet_egress: bool,
     /// How a new release replaces its predecessor.

@@ -162,6 +162,15 @@ fn an_unknown_key_is_refused() {
     );
 }
 
+/// A key in double quotes may contain anything; on a terminal it would erase or reorder the line.
+#[test]
+fn a_hostile_key_cannot_change_what_an_error_says() {
+    let folder = folder(&document("\"a\\e[2K\\u202Eb\\u2028\\nDIR/providers.yaml is valid\": {}\n"));
+    let error = load(&folder.path().join("providers.yaml")).expect_err("the file is wrong").to_string();
+    assert!(error.contains(": spec.a [2Kb"), "{error:?}");
+    assert!(!error.contains(['\u{1b}', '\u{202e}', '\u{2028}', '\n']), "{error:?}");
+}
+
 #[test]
 fn an_unknown_limit_is_refused() {
     refused(

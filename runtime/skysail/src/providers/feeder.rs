@@ -146,7 +146,7 @@ type Offers = VecDeque<String>;
 const OFFERS_MAX: usize = 64;
 
 /// Writes releases that passed probation, and releases that were rolled back, to the archive.
-struct Kept<F> {
+struct ArchiveWriter<F> {
     keeper: Keeper,
     /// An archived component serves at a start before the source has answered. The archive does
     /// not get a release of another source, or one without the signatures that the operator
@@ -160,7 +160,7 @@ struct Kept<F> {
     remembered: Vec<Refusal>,
 }
 
-impl<F: Fn() -> Option<Offer>> Kept<F> {
+impl<F: Fn() -> Option<Offer>> ArchiveWriter<F> {
     const fn new(keeper: Keeper, offers: watch::Receiver<Offers>, active: F) -> Self {
         Self { keeper, offers, active, kept: None, remembered: Vec::new() }
     }
@@ -253,7 +253,7 @@ async fn fill(
     let mut keeping = JoinSet::new();
     if let Some(keeper) = keeper {
         let slot = Arc::clone(&slot);
-        keeping.spawn(Kept::new(keeper, offered.subscribe(), move || slot.component()).run(status));
+        keeping.spawn(ArchiveWriter::new(keeper, offered.subscribe(), move || slot.component()).run(status));
     }
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -310,7 +310,7 @@ mod tests {
 
     use bytes::Bytes;
     use futures::channel::mpsc;
-    use prometheus_client::registry::Registry;
+    use prometheus_client::{encoding::text::encode, registry::Registry};
     use skysail_host::{
         jail::{Compiler, JailCommand},
         slot::{ActiveStatus, Refusal, Slot, SlotServices, SlotStatus, Stage},
@@ -323,7 +323,7 @@ mod tests {
         time::{self, timeout},
     };
 
-    use super::{FeederProgress, Keeper, Kept, Offers, READ_MAX, fill};
+    use super::{ArchiveWriter, FeederProgress, Keeper, Offers, READ_MAX, RETRY_PERIOD, fill};
     use crate::{
         provider_file::ProviderSpec,
         providers::{services, slot_options},
@@ -375,8 +375,12 @@ mod tests {
 
     impl World {
         fn new(archive: Option<&Arc<Archive>>) -> Self {
-            let compiler = Compiler::jailed(JailCommand { program: "/bin/sleep".into(), args: vec!["3600".into()] });
-            let services = SlotServices { compiler, ..services(&mut Registry::default()).unwrap() };
+            let jail = JailCommand { program: "/bin/sleep".into(), args: vec!["3600".into()] };
+            Self::with(jail, archive, &mut Registry::default())
+        }
+
+        fn with(jail: JailCommand, archive: Option<&Arc<Archive>>, registry: &mut Registry) -> Self {
+            let services = SlotServices { compiler: Compiler::jailed(jail), ..services(registry).unwrap() };
             let options = slot_options(&ProviderSpec::closed("p").unwrap(), None).unwrap();
             let slot = Arc::new(Slot::new(services, options).unwrap());
             let (status, reported) = watch::channel(SlotStatus::default());
@@ -410,6 +414,36 @@ mod tests {
             world.offer(&component(number));
             world.loads(&component(number)).await;
         }
+    }
+
+    /// The jail's program is missing, so the machine is at fault.
+    #[tokio::test(start_paused = true)]
+    async fn a_release_that_the_machine_could_not_judge_is_tried_again_every_30_seconds() {
+        let mut registry = Registry::default();
+        let jail = JailCommand { program: "/nowhere/skysail".into(), args: Vec::new() };
+        let world = World::with(jail, None, &mut registry);
+        let tries = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            let counts = text.lines().filter(|line| line.starts_with("skysail_slot_refusals_total{"));
+            counts.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u32>().unwrap()).sum::<u32>()
+        };
+        // The first tick of the feeder's clock is over, and finds nothing to try.
+        time::sleep(Duration::from_secs(1)).await;
+        world.offer(&component(1));
+        for seen in [1, 2, 3, 4] {
+            // The clock of the test stands still while the jail is started.
+            let begun = std::time::Instant::now();
+            while tries() < seen {
+                assert!(begun.elapsed() < PATIENCE, "{} tries", tries());
+                yield_now().await;
+            }
+            time::sleep(RETRY_PERIOD * 2 / 3).await;
+            assert_eq!(tries(), seen, "it is not tried again before its time");
+            time::sleep(RETRY_PERIOD / 3 + Duration::from_millis(1)).await;
+        }
+        let status = world.slot.status().borrow().clone();
+        assert_eq!(status.refused.unwrap().code, "CompileUnavailable");
     }
 
     #[tokio::test(start_paused = true)]
@@ -491,7 +525,7 @@ mod tests {
         let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
         let (sender, offers) = watch::channel(Offers::new());
         let (reports, status) = watch::channel(serving(&offer("first"), true));
-        let mut kept = Kept::new(keeper(&archive), offers, || active(&offer("first")));
+        let mut kept = ArchiveWriter::new(keeper(&archive), offers, || active(&offer("first")));
         assert!(kept.follow(status.borrow().clone()).await);
         assert!(archive.get("p", "file p.wasm", 1 << 20).is_none());
         // The source offers the same component: the slot's status does not change.
@@ -512,7 +546,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
         let first = offer("first");
-        let mut kept = Kept::new(keeper(&archive), offers(&[&first]), || active(&first));
+        let mut kept = ArchiveWriter::new(keeper(&archive), offers(&[&first]), || active(&first));
         let rolled_back = Refusal {
             digest: offer("second").digest.to_string(),
             origin: "file p.wasm".to_owned(),
@@ -550,7 +584,7 @@ mod tests {
             retried: false,
         });
         let status = SlotStatus { quarantine: refusals.to_vec(), refused: None, ..SlotStatus::default() };
-        let mut kept = Kept::new(keeper(&archive), offers(&[]), || None);
+        let mut kept = ArchiveWriter::new(keeper(&archive), offers(&[]), || None);
         assert!(kept.follow(status).await);
         assert_eq!(archive.quarantined("p").len(), 2);
     }
@@ -565,7 +599,7 @@ mod tests {
         let refusal = Quarantined { digest: second.digest.to_string(), reason: "why".to_owned(), retried: false };
         archive.quarantine("p", refusal.clone()).unwrap();
         let serves = RefCell::new(first.clone());
-        let mut kept = Kept::new(keeper(&archive), offers(&[&first, &second]), || active(&serves.borrow()));
+        let mut kept = ArchiveWriter::new(keeper(&archive), offers(&[&first, &second]), || active(&serves.borrow()));
         let archived = || archive.get("p", "file p.wasm", 1 << 20).map(|offer| offer.bytes);
 
         kept.follow(serving(&first, true)).await;

@@ -74,6 +74,9 @@ fn a_component_is_read_from_one_key_or_the_named_key_plain_or_compressed_whole_o
     assert_eq!(read(None, &[map(&[("provider.wasm.gz", &gzip(b"whole"))])]).as_deref(), Ok("whole"));
     let parts = [part(b"who", b"whole"), part(b"le", b"whole")];
     assert_eq!(read(None, &parts).as_deref(), Ok("whole"));
+    // As two files that were joined: an author's tool may compress in pieces.
+    let joined = [gzip(b"who"), gzip(b"le")].concat();
+    assert_eq!(read(None, &[map(&[("provider.wasm.gz", &joined)])]).as_deref(), Ok("whole"));
     let packed = gzip(b"whole");
     let (first, rest) = packed.split_at(7);
     assert_eq!(read(None, &[part(first, b"whole"), part(rest, b"whole")]).as_deref(), Ok("whole"));

@@ -187,6 +187,12 @@ async fn a_file_without_an_end_is_read_no_further_than_the_limit() {
     assert!(matches!(error, SourceError::TooLarge { size: 65, max: 64, .. }), "{error}");
     let error = super::read::read(Path::new("/dev/zero"), 64).unwrap_err();
     assert!(matches!(error, SourceError::NotAFile { kind: "a device", .. }), "{error}");
+    // A pipe without a writer: a plain `open` would wait for one.
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let error = super::read::read(&pipe, 64).unwrap_err();
+    assert!(matches!(error, SourceError::NotAFile { kind: "a pipe", .. }), "{error}");
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
 
 /// The signatures of an artifact that were checked so far.
 #[derive(Default)]
-struct Findings {
+struct CheckedSignatures {
     /// The signers of the policy with a valid signature.
     signed_by: BTreeSet<Signer>,
     seen: usize,
@@ -88,7 +88,7 @@ pub(super) async fn require(
     artifact: Digest,
     policy: &SignaturePolicy,
 ) -> Result<(), RegistryFailure> {
-    let mut search = Search { conversation, artifact, policy, findings: Findings::default() };
+    let mut search = Search { conversation, artifact, policy, findings: CheckedSignatures::default() };
     // The search continues after a failure, because other signatures may suffice.
     search.referrers().await;
     // Anybody who may push a referrer could otherwise hide the signatures at the tag.
@@ -96,7 +96,7 @@ pub(super) async fn require(
     if !search.is_done() {
         search.tagged().await;
     }
-    let Findings { signed_by, seen, seen_here: _, unusable, failure } = search.findings;
+    let CheckedSignatures { signed_by, seen, seen_here: _, unusable, failure } = search.findings;
     match (seen, failure) {
         _ if signed_by.len() >= policy.required() => Ok(()),
         (0, Some(failure)) => Err(failure),
@@ -117,7 +117,7 @@ struct Search<'a, 'b> {
     conversation: &'a mut Conversation<'b>,
     artifact: Digest,
     policy: &'a SignaturePolicy,
-    findings: Findings,
+    findings: CheckedSignatures,
 }
 
 impl Search<'_, '_> {

@@ -23,6 +23,8 @@ mod nodes;
 mod not_configured;
 mod orphans;
 mod pinned;
+#[cfg(test)]
+mod progress;
 mod providers;
 #[cfg(test)]
 mod rates;

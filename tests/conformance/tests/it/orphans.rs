@@ -16,6 +16,7 @@ async fn scanning(delete: bool, clouds: Vec<Cloud>) -> World {
     let world = World::with(clouds).set(|settings| {
         settings.orphan_scan_period = PERIOD;
         settings.delete_orphans = delete;
+        "north".clone_into(&mut settings.cluster_name);
     });
     let mut world = world.start().await;
     world.add_service("web", json!({})).await;
@@ -55,7 +56,7 @@ async fn an_orphan_is_reported_once_after_three_scans_and_stays() {
     world.after(PERIOD, expect![[r#"
         provider list-owned
         provider name default/web
-        event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "kubernetes" too, delete it: skysail orphans --cluster-name kubernetes --delete lb-old
+        event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "north" too, delete it: skysail orphans --cluster-name north --delete lb-old
     "#]]).await;
     assert_eq!(gauge(&world), "skysail_orphaned_load_balancers{provider=\"fake\"} 1");
     pass(6 * PERIOD).await;
@@ -139,7 +140,7 @@ async fn only_orphans_are_deleted_and_only_if_the_operator_enables_it() {
         provider list-owned
         provider name default/web
         provider delete-owned lb-old of default/old
-        event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "kubernetes" too, delete it: skysail orphans --cluster-name kubernetes --delete lb-old
+        event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "north" too, delete it: skysail orphans --cluster-name north --delete lb-old
         event kube-system Normal DeletedOrphanedLoadBalancer x1: Deleted the orphaned load balancer lb-old of the provider fake
     "#]]).await;
     assert_eq!(gauge(&world), "skysail_orphaned_load_balancers{provider=\"fake\"} 0");

@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use skysail_host::{
-    Limits, SandboxOptions,
+    CallRecorder, Engine, Limits, SandboxOptions,
     credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::{HttpClient, Resolver},
@@ -74,12 +74,8 @@ impl Server {
         Attacked::of(Setup { limits, config: &self.url, http: Some(client), ..Setup::of("probe", &wasm) }).await
     }
 
-    /// A client that may send every method to this server.
+    /// A client that may send every method to this server, with one credential.
     fn client(&self, limits: &Limits) -> Arc<HttpClient> {
-        let rule = EgressRuleSpec { origins: vec![self.origin.clone()], ..EgressRuleSpec::default() };
-        let spec =
-            EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.0/8".to_owned()], ..EgressSpec::default() };
-        let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
         let api = CredentialSpec {
             origins: vec![self.origin.clone()],
             bearer: Some(ValueFrom::Env("TOKEN".to_owned())),
@@ -87,8 +83,15 @@ impl Server {
         };
         let specs = BTreeMap::from([("api".to_owned(), api)]);
         let env = |_: &str| Some("the-secret-token".to_owned());
-        let credentials = Arc::new(Credentials::load(&specs, &env, &SecretValues::new()).unwrap());
-        Arc::new(HttpClient::new(policy, credentials, &limits.http()).unwrap())
+        self.client_with(Credentials::load(&specs, &env, &SecretValues::new()).unwrap(), limits)
+    }
+
+    fn client_with(&self, credentials: Credentials, limits: &Limits) -> Arc<HttpClient> {
+        let rule = EgressRuleSpec { origins: vec![self.origin.clone()], ..EgressRuleSpec::default() };
+        let spec =
+            EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.0/8".to_owned()], ..EgressSpec::default() };
+        let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
+        Arc::new(HttpClient::new(policy, Arc::new(credentials), &limits.http()).unwrap())
     }
 }
 
@@ -145,6 +148,28 @@ pub(super) async fn http_requests_beyond_the_limit_are_not_sent() {
             assert_eq!((hit.limit, hit.max), (Limit::HttpRequests, 5));
         })
         .await;
+}
+
+/// The guest sends the same requests and gets the same answers; only the host has something to
+/// search for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_answers_that_are_searched_for_a_credential_cost_ten_units_a_byte() {
+    let server = Server::new(Answer::Body(1_000)).await;
+    let limits = Limits { http_requests: 5, http_requests_per_second: 10_000, ..Limits::default() };
+    let (engine, recorder) = (Engine::on_demand().unwrap(), CallRecorder::default());
+    let wasm = built("probe-http-requests");
+    let mut costs = Vec::new();
+    for client in [server.client_with(Credentials::none(), &limits), server.client(&limits)] {
+        let setup = Setup { limits: limits.clone(), config: &server.url, http: Some(client), ..Setup::of("p", &wasm) };
+        let probe = setup.serve(&engine, &recorder).await;
+        let mut records = recorder.subscribe();
+        skysail_provider::Clusters::master(&probe, &Call::default(), "attack").await.unwrap();
+        let record = records.recv().await.unwrap();
+        costs.push((record.fuel, record.http.bytes_received));
+    }
+    let [(without, bytes), (with, again)] = costs.as_slice() else { panic!("{costs:?}") };
+    assert!(bytes == again && *bytes >= 5_000, "{costs:?}");
+    assert_eq!(with - without, 10 * bytes, "{costs:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

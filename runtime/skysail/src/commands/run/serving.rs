@@ -23,7 +23,8 @@ use skysail_serving::{
     webhook::{WebhookMetrics, Webhooks},
 };
 
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     client::of_the_reviewer, follow::LeftOut, provider_statuses::ProviderStatuses, resources::ProviderState,
@@ -52,6 +53,26 @@ pub(super) struct Health {
 pub(super) struct Servers {
     pub(super) endpoints: Option<SecureServer>,
     pub(super) webhooks: Option<SecureServer>,
+}
+
+impl Servers {
+    /// Serves until `stop`: the endpoints on the control runtime, so that probes are answered while
+    /// every worker thread is blocked; the webhooks, which call components, on the worker threads.
+    pub(super) fn spawn(self, tasks: &mut JoinSet<anyhow::Result<()>>, stop: &CancellationToken, control: &Handle) {
+        let serve = |server: SecureServer| {
+            let stop = stop.clone();
+            async move {
+                server.serve(stop).await;
+                Ok(())
+            }
+        };
+        if let Some(server) = self.webhooks {
+            tasks.spawn(serve(server));
+        }
+        if let Some(server) = self.endpoints {
+            tasks.spawn_on(serve(server), control);
+        }
+    }
 }
 
 /// What the endpoints serve.
@@ -270,4 +291,36 @@ fn configuration(args: &RunArgs) -> Value {
 /// A duration in the notation of Go.
 fn go_duration(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{iter, time::Duration};
+
+    use prometheus_client::registry::Registry;
+    use skysail_host::Limits;
+    use tokio::sync::watch;
+
+    use super::{Beats, DRAIN, Health, longest_call};
+
+    /// Where the right is missing at the start, no restart helps.
+    #[tokio::test]
+    async fn a_right_that_is_missing_fails_readyz_and_no_other_check() {
+        let (missing, asked) = watch::channel(None);
+        let health = Health::register(&mut Registry::default(), Vec::new(), asked, Beats::new());
+        health.serve(iter::empty(), &watch::channel(Vec::new()).1, None);
+        assert_eq!(health.readyz.failures(), [""; 0]);
+        missing.send_replace(Some("list services".to_owned()));
+        assert_eq!(health.readyz.failures(), ["permissions: list services"]);
+        assert_eq!((health.livez.failures(), health.healthz.failures()), (vec![], vec![]));
+        missing.send_replace(None);
+        assert_eq!(health.readyz.failures(), [""; 0]);
+    }
+
+    /// A call that a swap cancels is repeated with a deadline of its own.
+    #[test]
+    fn two_calls_at_their_deadline_with_a_swap_between_them_are_progress() {
+        let limits = Limits { deadline_ms: 600_000, ..Limits::default() };
+        assert_eq!(longest_call(&limits), Duration::from_mins(20) + DRAIN);
+    }
 }

@@ -38,7 +38,7 @@ pub(super) async fn ask(name: &str, origin: &str, server: &str) -> Result<Option
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperAnswer {
     username: String,
     secret: String,
 }
@@ -63,7 +63,7 @@ async fn answer(mut command: Command, server: &str, longest: Duration) -> Result
     if !done {
         return Err(format!("failed; {by_hand}"));
     }
-    let Answer { username, secret } =
+    let HelperAnswer { username, secret } =
         serde_json::from_slice(&printed).map_err(|_| format!("does not print a user name and a secret; {by_hand}"))?;
     Ok(Some(match username.as_str() {
         IDENTITY_TOKEN => Login::IdentityToken(secret),

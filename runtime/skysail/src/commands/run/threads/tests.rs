@@ -1,7 +1,7 @@
 //! Tests of the control runtime while every thread of the work runtime is blocked.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::Ipv4Addr,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -10,22 +10,31 @@ use clap::Parser as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use prometheus_client::registry::Registry;
+use serde_json::json;
 use skysail_controllers::EnabledControllers;
 use skysail_dev::api::{ApiOptions, ApiServer};
 use skysail_election::ElectionMetrics;
+use skysail_serving::{
+    Endpoints, Guard, HealthChecks, Reviewers, SecureServer,
+    options::{AuthenticationOptions, AuthorizationOptions, SecureServingOptions},
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     task::JoinSet,
-    time::advance,
+    time::{Instant, advance, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{BEAT, Beats, SILENCE_MAX, Threads, within};
 use crate::{
     args::{Args, Command, RunArgs},
+    commands::run::{lead, serving::Servers},
     leadership,
 };
+
+/// Nothing takes this long on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn run_args() -> RunArgs {
     match Args::try_parse_from(["skysail", "run", "--provider-file=x"]).unwrap().command {
@@ -49,50 +58,73 @@ async fn renewed(leases: &Api<Lease>) -> Option<k8s_openapi::jiff::Timestamp> {
     lease.spec.and_then(|spec| spec.renew_time).map(|time| time.0)
 }
 
+/// The endpoints of the manager, on a port of this machine.
+async fn endpoints() -> SecureServer {
+    let options = SecureServingOptions {
+        bind_address: Ipv4Addr::LOCALHOST.into(),
+        secure_port: skysail_test_support::ports::free().unwrap(),
+        ..SecureServingOptions::endpoints()
+    };
+    let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+    let guard = Guard::new(&authentication, authorization, Reviewers::default()).await.unwrap();
+    let endpoints = Endpoints {
+        healthz: HealthChecks::default(),
+        livez: HealthChecks::default(),
+        readyz: HealthChecks::default(),
+        registry: Arc::new(Registry::default()),
+        configuration: Arc::new(|| json!({})),
+        providers: Arc::new(|| json!({})),
+        verbosity: None,
+    };
+    SecureServer::endpoints(&options, endpoints, guard).unwrap().unwrap()
+}
+
+/// The tasks are spawned by the functions that the manager uses, on a thread of the work runtime.
 #[test]
-fn the_lease_is_renewed_and_a_port_is_served_while_all_other_threads_are_blocked() {
+fn the_lease_is_renewed_and_the_port_is_served_while_all_other_threads_are_blocked() {
     let threads = Threads::start().unwrap();
     let control = threads.control.handle();
     let (server, stop) = (ApiServer::new(&ApiOptions::default()), CancellationToken::new());
     let mut tasks = JoinSet::new();
-    // The work runtime prepares the tasks, as in the manager.
-    let address = threads.work.block_on(within(control, async {
+    let (elections, address) = threads.work.block_on(within(control, async {
         let metrics = ElectionMetrics::register(&mut Registry::default());
-        let election = leadership::of(&run_args(), &server.client(), EnabledControllers::default(), metrics);
-        tasks.spawn_on(election.unwrap().elections.run(stop.clone()), control);
-        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let address = listener.local_addr().unwrap();
-        tasks.spawn_on(
-            async move {
-                loop {
-                    let (mut connection, _) = listener.accept().await?;
-                    connection.write_all(b"ok").await?;
-                }
-            },
-            control,
-        );
-        address
+        let leadership = leadership::of(&run_args(), &server.client(), EnabledControllers::default(), metrics);
+        let endpoints = endpoints().await;
+        let address = endpoints.local_addr();
+        let servers = Servers { endpoints: Some(endpoints), webhooks: None };
+        servers.spawn(&mut tasks, &stop, control);
+        (leadership.unwrap().elections, address)
     }));
     let lock = Arc::new(Mutex::new(()));
-    let _held = lock.lock().unwrap();
+    let held = lock.lock().unwrap();
     block_all(&threads, &lock);
     let observer = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    observer.block_on(async {
-        let leases: Api<Lease> = Api::namespaced(server.client(), "kube-system");
-        let (mut last, mut renewals) = (None, 0);
-        while renewals < 3 {
-            let now = renewed(&leases).await;
-            renewals += usize::from(now.is_some() && now != last);
-            last = now.or(last);
-            assert!(tasks.try_join_next().is_none(), "the lease is lost");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let mut answer = String::new();
-        TcpStream::connect(address).await.unwrap().read_to_string(&mut answer).await.unwrap();
-        assert_eq!(answer, "ok");
+    std::thread::scope(|scope| {
+        // A failed assertion ends the scope too.
+        let _stop = stop.clone().drop_guard();
+        let controllers = async {
+            stop.cancelled().await;
+            Ok(())
+        };
+        let leading = scope.spawn(|| threads.work.block_on(lead(elections, controllers, control)));
+        observer.block_on(async {
+            let leases: Api<Lease> = Api::namespaced(server.client(), "kube-system");
+            let (begun, mut last, mut renewals) = (Instant::now(), None, 0);
+            while renewals < 3 {
+                let now = renewed(&leases).await;
+                renewals += usize::from(now.is_some() && now != last);
+                last = now.or(last);
+                assert!(!leading.is_finished() && begun.elapsed() < PATIENCE, "{renewals} renewals");
+                sleep(Duration::from_millis(50)).await;
+            }
+            // A client that does not speak TLS gets an alert, or the end of the connection.
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_all(b"GET /livez HTTP/1.1\r\n\r\n").await.unwrap();
+            let answered = timeout(PATIENCE, client.read_to_end(&mut Vec::new())).await;
+            assert!(answered.is_ok(), "the port is not served");
+        });
     });
+    drop(held);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,12 +132,12 @@ async fn threads_that_run_no_task_fail_the_check_until_they_run_again() {
     let beats = Beats::new();
     let mut beating = JoinSet::new();
     beating.spawn(beats.clone().run());
-    tokio::time::sleep(SILENCE_MAX * 3).await;
+    sleep(SILENCE_MAX * 3).await;
     assert_eq!(beats.check(), Ok(()));
     beating.shutdown().await;
     advance(SILENCE_MAX + BEAT).await;
     assert!(beats.check().unwrap_err().starts_with("the threads of the controllers have run no task for 6"));
     beating.spawn(beats.clone().run());
-    tokio::time::sleep(BEAT).await;
+    sleep(BEAT).await;
     assert_eq!(beats.check(), Ok(()));
 }
