@@ -75,8 +75,8 @@ pub struct Change {
     pub id: String,
     /// The name for people: a name, or an address.
     pub name: String,
-    /// The tags of an elastic IP; empty for the other kinds.
-    pub tags: BTreeMap<String, String>,
+    /// Its tags; an SSH key has none.
+    pub tags: model::Tags,
 }
 
 /// The cloud; a clone is the same cloud. Dropping the last clone closes its listeners.

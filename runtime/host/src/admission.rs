@@ -208,25 +208,25 @@ pub fn look(bytes: &[u8], bytes_max: u64) -> Result<(), Finding> {
 /// Compiles nothing, but a hostile component can make this function run for very long or crash the
 /// process: only the jail's child process calls it.
 pub(crate) fn examine(bytes: &[u8]) -> Examination {
-    let mut findings = Examination::default();
+    let mut examination = Examination::default();
     if let Err((code, reason)) = file::sections(bytes) {
-        findings.refuse(code, &reason);
-        return findings;
+        examination.refuse(code, &reason);
+        return examination;
     }
     // The parsers may panic on hostile files; a refusal is a better report than a crash.
     let read = panic::catch_unwind(|| world::read(bytes));
     match read {
         Ok(Ok(world)) => {
-            findings.producers = world::producers(bytes);
-            judge::judge(&world, &mut findings);
+            examination.producers = world::producers(bytes);
+            judge::judge(&world, &mut examination);
         }
-        Ok(Err((code, reason))) => findings.refuse(code, &reason),
-        Err(_) => findings.refuse(
+        Ok(Err((code, reason))) => examination.refuse(code, &reason),
+        Err(_) => examination.refuse(
             RefusalCode::Malformed,
             "its types cannot be read; build it with a current toolchain (wit-bindgen and wit-component, or wasm-tools)",
         ),
     }
-    findings
+    examination
 }
 
 impl Examination {
@@ -236,7 +236,7 @@ impl Examination {
         }
     }
 
-    /// Truncates the findings to the bounds of an honest child process: a hostile component may
+    /// Truncates the examination to the bounds of an honest child process: a hostile component may
     /// control the process that sent them.
     pub(crate) fn bounded(mut self) -> Self {
         for interfaces in [&mut self.imports, &mut self.exports] {
@@ -282,8 +282,8 @@ impl Inspection {
         self.refusals.is_empty()
     }
 
-    pub(crate) fn with(self, findings: Examination) -> Self {
-        let Examination { contract_version, imports, exports, wasi, producers, refusals } = findings;
+    pub(crate) fn with(self, examination: Examination) -> Self {
+        let Examination { contract_version, imports, exports, wasi, producers, refusals } = examination;
         let told = Self { contract_version, imports, exports, wasi, producers, ..self };
         refusals.into_iter().fold(told, Self::refused)
     }

@@ -6,7 +6,7 @@
 //!
 //! 82 KiB of wasm can take a minute to compile, 15 KiB of nested types overflow the parser's stack,
 //! and neither can be cancelled. So both run in a child process: the same executable with a hidden
-//! subcommand, which calls [`child_main`]. A child answers twice: first with its findings
+//! subcommand, which calls [`child_main`]. A child answers twice: first with its examination
 //! ([`admission`](crate::admission)), then with the machine code. The child has the component on
 //! its standard input and nothing else: no environment, no file, no socket, no other process, no
 //! new privileges. A watch thread ends the child at its limit of CPU time, the kernel at its limit
@@ -359,11 +359,11 @@ impl Compiler {
             return Ok(inspection.refused(refusal));
         }
         let _permit = self.permit().await;
-        let findings = match &self.kind {
+        let examination = match &self.kind {
             Kind::Jailed(jail) => parent::examine(jail, component, limits).await?,
             Kind::InProcess => examine_in_process(component).await?,
         };
-        Ok(inspection.with(findings))
+        Ok(inspection.with(examination))
     }
 
     /// Checks `component` as a slot does before the first call: reads, compiles and links it. Runs
@@ -420,8 +420,8 @@ fn look(component: &[u8], limits: CompileLimits) -> Result<(), CompileError> {
 }
 
 /// Ok if there are no refusals.
-fn admissible(findings: Examination) -> Result<(), CompileError> {
-    match findings.refusals {
+fn admissible(examination: Examination) -> Result<(), CompileError> {
+    match examination.refusals {
         refusals if refusals.is_empty() => Ok(()),
         refusals => Err(CompileError::NotAdmitted { refusals }),
     }

@@ -238,13 +238,13 @@ impl Referee {
     /// its nodes than the breaker allows. The breaker bounds how far the number of nodes falls, so
     /// a node that has come since allows one deletion more.
     pub(crate) fn deletes(&self, process: &str, uid: &str, node: &Value) {
-        let nodes = self.objects("/api/v1/nodes");
         let announced = node.pointer("/metadata/annotations").and_then(|all| all.get(ALLOW_DELETION_ANNOTATION));
-        let mut inner = self.lock();
-        inner.see_nodes(&nodes);
-        if !inner.all_missing.contains(uid) || announced.is_some() || self.percent_max >= 100 {
+        if !self.lock().all_missing.contains(uid) || announced.is_some() || self.percent_max >= 100 {
             return;
         }
+        let nodes = self.objects("/api/v1/nodes");
+        let mut inner = self.lock();
+        inner.see_nodes(&nodes);
         let most = (inner.nodes_most * self.percent_max / 100).max(1);
         let scheme = scheme(node);
         let seen = inner.nodes_seen.get(scheme).map_or(0, BTreeSet::len);

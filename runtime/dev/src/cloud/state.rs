@@ -124,7 +124,7 @@ impl State {
         }
         room("SSH keys", self.ssh_keys.len())?;
         let added = SshKey { id: self.next_id("k"), user, key };
-        self.tell("added", "ssh-key", &added.id, &added.user);
+        self.tell("added", "ssh-key", (&added.id, &added.user), &Tags::new());
         self.ssh_keys.push(added.clone());
         Ok(added)
     }
@@ -150,18 +150,8 @@ impl State {
     }
 
     /// Notifies the watchers.
-    fn tell(&self, verb: &'static str, kind: &'static str, id: &str, name: &str) {
-        self.tell_with_tags((verb, kind), id, name, BTreeMap::new());
-    }
-
-    fn tell_with_tags(
-        &self,
-        (verb, kind): (&'static str, &'static str),
-        id: &str,
-        name: &str,
-        tags: BTreeMap<String, String>,
-    ) {
-        let change = Change { verb, kind, id: id.to_owned(), name: name.to_owned(), tags };
+    fn tell(&self, verb: &'static str, kind: &'static str, (id, name): (&str, &str), tags: &Tags) {
+        let change = Change { verb, kind, id: id.to_owned(), name: name.to_owned(), tags: tags.clone() };
         tracing::debug!(verb, kind, id, name, "simulated cloud changed");
         // An error means that there is no watcher.
         drop(self.changes.send(change));

@@ -74,21 +74,22 @@ fn contract_match(name: &str) -> ContractMatch<'_> {
 }
 
 /// Fills in the imports and exports, and refuses those that the contract does not have.
-pub(super) fn judge(world: &World, findings: &mut Examination) {
+pub(super) fn judge(world: &World, examination: &mut Examination) {
     let (imports, exports) = (world.imports(), world.exports());
-    findings.imports = world::listed(&imports);
-    findings.exports = world::listed(&exports);
-    findings.wasi = findings.imports.iter().filter(|i| i.name.starts_with("wasi:")).map(|i| i.name.clone()).collect();
-    findings.contract_version = contract_version(&exports).or_else(|| contract_version(&imports));
-    if refuse_other_contract(&imports, &exports, findings) {
+    examination.imports = world::listed(&imports);
+    examination.exports = world::listed(&exports);
+    examination.wasi =
+        examination.imports.iter().filter(|i| i.name.starts_with("wasi:")).map(|i| i.name.clone()).collect();
+    examination.contract_version = contract_version(&exports).or_else(|| contract_version(&imports));
+    if refuse_other_contract(&imports, &exports, examination) {
         // All other differences follow from this one.
         return;
     }
     for import in &imports {
-        judge_import(world, import, findings);
+        judge_import(world, import, examination);
     }
     for export in &exports {
-        judge_export(world, export, findings);
+        judge_export(world, export, examination);
     }
     let has_identity = |export: &Item<'_>| matches!(contract_match(&export.name), ContractMatch::Ours(name) if name.path() == IDENTITY);
     if !exports.iter().any(has_identity) {
@@ -96,7 +97,7 @@ pub(super) fn judge(world: &World, findings: &mut Examination) {
             "it does not export {PACKAGE}/identity@{CONTRACT_VERSION}, so it is not a provider: include the world `provider` in your own \
              world and implement `identity` (guests/dummy is the smallest example)"
         );
-        findings.refuse(RefusalCode::MissingIdentity, &reason);
+        examination.refuse(RefusalCode::MissingIdentity, &reason);
     }
 }
 
@@ -105,7 +106,7 @@ fn contract_version(items: &[Item<'_>]) -> Option<String> {
     names.filter(|name| name.package == PACKAGE).find_map(|name| name.version).map(shown)
 }
 
-fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &mut Examination) -> bool {
+fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], examination: &mut Examination) -> bool {
     for item in exports.iter().chain(imports) {
         let (code, version, way_out) = match contract_match(&item.name) {
             ContractMatch::Newer(version) => {
@@ -119,17 +120,17 @@ fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &
             shown(version),
             shown(&item.name)
         );
-        findings.refuse(code, &reason);
+        examination.refuse(code, &reason);
         return true;
     }
     false
 }
 
-fn judge_import(world: &World, import: &Item<'_>, findings: &mut Examination) {
+fn judge_import(world: &World, import: &Item<'_>, examination: &mut Examination) {
     let name = shown(&import.name);
     if import.name.starts_with("wasi:") {
         if let Some(reason) = withheld(&import.name) {
-            findings.refuse(RefusalCode::WithheldWasi, &format!("it imports {name}, {reason}"));
+            examination.refuse(RefusalCode::WithheldWasi, &format!("it imports {name}, {reason}"));
         }
         return;
     }
@@ -140,7 +141,7 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Examination) {
             "it imports {name}, which this host does not have: a provider may import {PACKAGE}/{{{}}}@{CONTRACT_VERSION} and parts of WASI 0.2",
             known.join(",")
         );
-        findings.refuse(RefusalCode::UnknownImport, &reason);
+        examination.refuse(RefusalCode::UnknownImport, &reason);
         return;
     };
     let ours = contract.imports.get(parts.interface).filter(|_| parts.package == PACKAGE);
@@ -150,13 +151,13 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Examination) {
             "it imports {name}, and contract {CONTRACT_VERSION} gives providers no such interface: it may be of a later contract; build the \
              component against wit/v{CONTRACT_VERSION}"
         );
-        findings.refuse(RefusalCode::UnknownImport, &reason);
+        examination.refuse(RefusalCode::UnknownImport, &reason);
         return;
     };
     for (function, theirs) in &theirs.functions {
         let function_name = shown(function);
         match ours.functions.get(function) {
-            None => findings.refuse(
+            None => examination.refuse(
                 RefusalCode::UnknownImport,
                 &format!(
                     "it imports {name}#{function_name}, and in contract {CONTRACT_VERSION} that interface has no such function: it may be of \
@@ -165,13 +166,13 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Examination) {
             ),
             Some(ours) => {
                 let difference = types::Comparison::new(&contract.resolve, &world.resolve).function(ours, theirs);
-                refuse_type(findings, &format!("{name}#{function_name}"), difference);
+                refuse_type(examination, &format!("{name}#{function_name}"), difference);
             }
         }
     }
 }
 
-fn judge_export(world: &World, export: &Item<'_>, findings: &mut Examination) {
+fn judge_export(world: &World, export: &Item<'_>, examination: &mut Examination) {
     // Other exports are ignored: the host never calls newer interfaces or exports of a toolchain.
     let ContractMatch::Ours(parts) = contract_match(&export.name) else { return };
     let contract = Contract::get();
@@ -183,14 +184,14 @@ fn judge_export(world: &World, export: &Item<'_>, findings: &mut Examination) {
             "it exports {name}, which the host provides: its other exports would use their own types instead of the host's, and each call would trap; import \
              the interface and remove the export from your world"
         );
-        findings.refuse(RefusalCode::WrongType, &reason);
+        examination.refuse(RefusalCode::WrongType, &reason);
         return;
     }
     let ours = contract.exports.get(&path).and_then(|id| contract.resolve.interfaces.get(*id));
     let (Some(ours), Some(theirs)) = (ours, export.interface) else { return };
     for (function, ours) in &ours.functions {
         match theirs.functions.get(function) {
-            None => findings.refuse(
+            None => examination.refuse(
                 RefusalCode::MissingFunction,
                 &format!(
                     "it exports {name} without `{function}`: an interface is exported whole or not at all; implement the function, or leave \
@@ -199,19 +200,19 @@ fn judge_export(world: &World, export: &Item<'_>, findings: &mut Examination) {
             ),
             Some(theirs) => {
                 let difference = types::Comparison::new(&contract.resolve, &world.resolve).function(ours, theirs);
-                refuse_type(findings, &format!("{name}#{function}"), difference);
+                refuse_type(examination, &format!("{name}#{function}"), difference);
             }
         }
     }
 }
 
-fn refuse_type(findings: &mut Examination, place: &str, difference: Option<String>) {
+fn refuse_type(examination: &mut Examination, place: &str, difference: Option<String>) {
     if let Some(difference) = difference {
         let reason = format!(
             "{place} has another type than in contract {CONTRACT_VERSION}: {difference}; build the component against wit/v{CONTRACT_VERSION} as \
              it is, without changes"
         );
-        findings.refuse(RefusalCode::WrongType, &reason);
+        examination.refuse(RefusalCode::WrongType, &reason);
     }
 }
 

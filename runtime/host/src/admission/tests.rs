@@ -368,7 +368,7 @@ fn oversized_findings_of_a_hostile_child_are_truncated() {
     let long = "x".repeat(2_500);
     let interface = Interface { name: long.clone(), functions: vec![long.clone(); 50] };
     let refusals = vec![Finding { code: RefusalCode::Malformed, reason: format!("a\n{long}") }; 100];
-    let findings = Examination {
+    let examination = Examination {
         contract_version: Some(long.clone()),
         imports: vec![interface; 300],
         exports: vec![Interface { name: long.clone(), functions: vec![long.clone(); 5000] }],
@@ -376,7 +376,7 @@ fn oversized_findings_of_a_hostile_child_are_truncated() {
         producers: vec![long; 300],
         refusals,
     };
-    let inspection = Inspection::new(&[], "file x").with(findings.bounded());
+    let inspection = Inspection::new(&[], "file x").with(examination.bounded());
     assert!(serde_json::to_vec(&inspection).unwrap().len() < 1 << 20);
     assert_eq!(inspection.refusals.len(), super::REFUSALS_MAX);
     assert!(inspection.refusals.iter().all(|refusal| !refusal.sentence.contains('\n')));

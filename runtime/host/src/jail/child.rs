@@ -1,5 +1,5 @@
 //! The child's side of the jail: reads hostile input in a separate process, and answers with
-//! findings and with machine code or a reason.
+//! an examination and with machine code or a reason.
 
 #[cfg(test)]
 mod tests;
@@ -87,9 +87,9 @@ fn work(request: &Request, used: &Used, threads: usize) -> io::Result<()> {
     let Some(component) = receive(&mut stdin, component_bytes)? else {
         return answer(Kind::Memory, 0, used, &[]);
     };
-    let findings = admission::examine(&component).bounded();
-    let admitted = findings.refusals.is_empty();
-    answer(Kind::Examination, 0, used, &serde_json::to_vec(&findings)?)?;
+    let examination = admission::examine(&component).bounded();
+    let admitted = examination.refusals.is_empty();
+    answer(Kind::Examination, 0, used, &serde_json::to_vec(&examination)?)?;
     match task {
         Task::Compile if admitted => compile(&component, used, threads),
         Task::Compile | Task::Examine => Ok(()),

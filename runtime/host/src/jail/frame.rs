@@ -18,7 +18,7 @@ pub(super) const HEAD: usize = 64;
 /// the size of its wasm, and wasm of tens of megabytes is the largest that a limit allows.
 pub(super) const CODE_BYTES_MAX: u64 = 512 << 20;
 
-/// Largest findings that are accepted from a child, in bytes: an honest child truncates them far
+/// Largest examination that is accepted from a child, in bytes: an honest child truncates it far
 /// below (`Examination::bounded`), in text without escapes.
 pub(super) const EXAMINATION_BYTES_MAX: u64 = 4 << 20;
 /// Maximum length of the error text that is accepted from a child process, in bytes.

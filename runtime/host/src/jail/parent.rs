@@ -73,7 +73,7 @@ pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits
     let input = Input { task: Task::Examine, component };
     let ended = run(jail, input, limits, || {}).await?;
     match ended.answer {
-        Ok(ChildAnswer::Examination(findings)) if ended.status.success() => Ok(findings),
+        Ok(ChildAnswer::Examination(examination)) if ended.status.success() => Ok(examination),
         _ => Err(failure(ended, limits)),
     }
 }
@@ -149,7 +149,7 @@ struct Ended {
 
 /// The answer of a child that succeeded.
 enum ChildAnswer {
-    /// If only findings were requested, or they refuse the component.
+    /// If only an examination was requested, or the examination refuses the component.
     Examination(Examination),
     Code(Output),
 }
@@ -222,10 +222,10 @@ async fn read_answers(
     if head.kind != Kind::Examination {
         return Err(Unanswered::Ended(head, body));
     }
-    let findings: Examination = serde_json::from_slice(&body).map_err(|_| Unanswered::Unreadable)?;
-    let findings = findings.bounded();
-    if task == Task::Examine || !findings.refusals.is_empty() {
-        return Ok(ChildAnswer::Examination(findings));
+    let examination: Examination = serde_json::from_slice(&body).map_err(|_| Unanswered::Unreadable)?;
+    let examination = examination.bounded();
+    if task == Task::Examine || !examination.refusals.is_empty() {
+        return Ok(ChildAnswer::Examination(examination));
     }
     admitted();
     let (head, body) = read_answer(&mut stdout).await?;

@@ -29,10 +29,10 @@ pub(crate) enum Said {
 pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compiler {
     let mut said = Vec::new();
     let own = compatibility(engine);
-    let findings = serde_json::to_vec(&Examination::default()).unwrap();
+    let examination = serde_json::to_vec(&Examination::default()).unwrap();
     for answer in answers {
         let (kind, compatibility, body): (_, _, &[u8]) = match answer {
-            Said::Admitted => (Kind::Examination, own, &findings),
+            Said::Admitted => (Kind::Examination, own, &examination),
             Said::Nonsense => (Kind::Code, own, b"nonsense"),
             Said::OfAnotherBuild => (Kind::Code, own ^ 1, b"nonsense"),
             Said::Refused => (Kind::Refused, own, b"too strange"),

@@ -528,12 +528,12 @@ mod tests {
         let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
         let (sender, offers) = watch::channel(Offers::new());
         let (reports, status) = watch::channel(serving(&offer("first"), true));
-        let mut kept = ArchiveWriter::new(keeper(&archive), offers, || active(&offer("first")));
-        assert!(kept.follow(status.borrow().clone()).await);
+        let mut writer = ArchiveWriter::new(keeper(&archive), offers, || active(&offer("first")));
+        assert!(writer.follow(status.borrow().clone()).await);
         assert!(archive.get("p", "file p.wasm", 1 << 20).is_none());
         // The source offers the same component: the slot's status does not change.
         let mut running = JoinSet::new();
-        running.spawn(kept.run(status));
+        running.spawn(writer.run(status));
         sender.send_modify(|offers| offers.push_back(offer("first").digest.to_string()));
         let archived = async {
             while archive.get("p", "file p.wasm", 1 << 20).is_none() {
@@ -549,7 +549,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
         let first = offer("first");
-        let mut kept = ArchiveWriter::new(keeper(&archive), offers(&[&first]), || active(&first));
+        let mut writer = ArchiveWriter::new(keeper(&archive), offers(&[&first]), || active(&first));
         let rolled_back = Refusal {
             digest: offer("second").digest.to_string(),
             origin: "file p.wasm".to_owned(),
@@ -563,10 +563,10 @@ mod tests {
         // A file in the folder's place, which root cannot write to either.
         fs::rename(folder.path(), folder.path().with_extension("away")).unwrap();
         fs::write(folder.path(), "").unwrap();
-        assert!(!kept.follow(status.clone()).await, "the disk is full");
+        assert!(!writer.follow(status.clone()).await, "the disk is full");
         fs::remove_file(folder.path()).unwrap();
         fs::rename(folder.path().with_extension("away"), folder.path()).unwrap();
-        assert!(kept.follow(status).await);
+        assert!(writer.follow(status).await);
         let archived = archive.get("p", "file p.wasm", 1 << 20).map(|offer| offer.digest);
         assert_eq!((archived, archive.quarantined("p").len()), (Some(first.digest), 1));
     }
@@ -587,8 +587,8 @@ mod tests {
             retried: false,
         });
         let status = SlotStatus { quarantine: refusals.to_vec(), refused: None, ..SlotStatus::default() };
-        let mut kept = ArchiveWriter::new(keeper(&archive), offers(&[]), || None);
-        assert!(kept.follow(status).await);
+        let mut writer = ArchiveWriter::new(keeper(&archive), offers(&[]), || None);
+        assert!(writer.follow(status).await);
         assert_eq!(archive.quarantined("p").len(), 2);
     }
 
@@ -602,15 +602,15 @@ mod tests {
         let refusal = Quarantined { digest: second.digest.to_string(), reason: "why".to_owned(), retried: false };
         archive.quarantine("p", refusal.clone()).unwrap();
         let serves = RefCell::new(first.clone());
-        let mut kept = ArchiveWriter::new(keeper(&archive), offers(&[&first, &second]), || active(&serves.borrow()));
+        let mut writer = ArchiveWriter::new(keeper(&archive), offers(&[&first, &second]), || active(&serves.borrow()));
         let archived = || archive.get("p", "file p.wasm", 1 << 20).map(|offer| offer.bytes);
 
-        kept.follow(serving(&first, true)).await;
+        writer.follow(serving(&first, true)).await;
         assert_eq!(archived(), Some(first.bytes.clone()));
         serves.replace(second.clone());
-        kept.follow(serving(&second, false)).await;
+        writer.follow(serving(&second, false)).await;
         assert_eq!((archived(), archive.quarantined("p")), (Some(first.bytes), vec![refusal]));
-        kept.follow(serving(&second, true)).await;
+        writer.follow(serving(&second, true)).await;
         assert_eq!((archived(), archive.quarantined("p")), (Some(second.bytes), vec![]));
     }
 }

@@ -88,15 +88,15 @@ pub(super) async fn require(
     artifact: Digest,
     policy: &SignaturePolicy,
 ) -> Result<(), RegistryFailure> {
-    let mut search = Search { conversation, artifact, policy, findings: CheckedSignatures::default() };
+    let mut search = Search { conversation, artifact, policy, checked: CheckedSignatures::default() };
     // The search continues after a failure, because other signatures may suffice.
     search.referrers().await;
     // Anybody who may push a referrer could otherwise hide the signatures at the tag.
-    search.findings.seen_here = 0;
+    search.checked.seen_here = 0;
     if !search.is_done() {
         search.tagged().await;
     }
-    let CheckedSignatures { signed_by, seen, seen_here: _, unusable, failure } = search.findings;
+    let CheckedSignatures { signed_by, seen, seen_here: _, unusable, failure } = search.checked;
     match (seen, failure) {
         _ if signed_by.len() >= policy.required() => Ok(()),
         (0, Some(failure)) => Err(failure),
@@ -117,12 +117,12 @@ struct Search<'a, 'b> {
     conversation: &'a mut Conversation<'b>,
     artifact: Digest,
     policy: &'a SignaturePolicy,
-    findings: CheckedSignatures,
+    checked: CheckedSignatures,
 }
 
 impl Search<'_, '_> {
     fn is_done(&self) -> bool {
-        self.findings.signed_by.len() >= self.policy.required() || self.findings.seen_here >= LOOKED_AT_MAX
+        self.checked.signed_by.len() >= self.policy.required() || self.checked.seen_here >= LOOKED_AT_MAX
     }
 
     /// Checks the bundles that refer to the artifact.
@@ -166,12 +166,12 @@ impl Search<'_, '_> {
     }
 
     fn count(&mut self, signed: Result<Signed, Unusable>) {
-        self.findings.seen += 1;
-        self.findings.seen_here += 1;
+        self.checked.seen += 1;
+        self.checked.seen_here += 1;
         let judged = signed.and_then(|signed| self.policy.judge(&signed, self.artifact));
         match judged {
-            Ok(by) => self.findings.signed_by.extend(by),
-            Err(why) => self.findings.unusable = Some(why),
+            Ok(by) => self.checked.signed_by.extend(by),
+            Err(why) => self.checked.unusable = Some(why),
         }
     }
 
@@ -213,7 +213,7 @@ impl Search<'_, '_> {
             // Registries without the referrers API answer with different statuses.
             Err(RegistryFailure::NotFound { .. } | RegistryFailure::Status { status: 400 | 405 | 501, .. }) => None,
             Err(failure) => {
-                self.findings.failure.get_or_insert(failure);
+                self.checked.failure.get_or_insert(failure);
                 None
             }
         }

@@ -9,21 +9,40 @@ use serde_json::{Value, json};
 use skysail_dev::api::{Fault, RequestInfo};
 use skysail_provider::{Code, Error};
 
-use skysail_test_conformance::world::{Cloud, S, World, pass};
+use skysail_test_conformance::world::{S, World, pass};
 
-/// Two clouds, and an ensured Service with a class of the second; then the process ends and the
-/// ledger is lost.
+use crate::providers::with_a_classy_service;
+
+/// The second of two clouds has the Service's load balancer; then the process ends and the ledger
+/// is lost.
 async fn ended() -> World {
-    let mut world =
-        World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
-    world.add_service("classy", json!({ "loadBalancerClass": "two.example/lb" })).await;
-    pass(S).await;
+    end(with_a_classy_service().await).await
+}
+
+async fn end(mut world: World) -> World {
     assert_eq!(holder(&world).await, json!("two"));
     world.stop.cancel();
     pass(S).await;
     drop(world.transcript().await);
     world.forget();
     world
+}
+
+/// After a start the second provider, and no other, deletes the load balancer.
+async fn two_cleans_up(world: &mut World) {
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider two get default/classy
+        provider two ensure-deleted default/classy
+        api patch services/status classy
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert!(world.clouds[1].fake.cloud().is_empty());
 }
 
 async fn holder(world: &World) -> Value {
@@ -69,20 +88,8 @@ async fn after_a_start_only_the_named_provider_cleans_up_a_service_whose_type_ch
     change_type(&world).await;
     world.clouds[0].fake.fail_always("get", Some(Error::new(Code::Denied, "the token expired")));
     let mut world = world.restart(|_| ()).await;
-    world
-        .after(
-            5 * S,
-            expect![[r#"
-        provider two get default/classy
-        provider two ensure-deleted default/classy
-        api patch services/status classy
-        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
-        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
-    "#]],
-        )
-        .await;
+    two_cleans_up(&mut world).await;
     assert_eq!(world.state("classy").await, "[] []");
-    assert!(world.clouds[1].fake.cloud().is_empty());
 }
 
 /// The load balancer is deleted and the write of the result fails: the other providers must not be
@@ -153,34 +160,15 @@ async fn a_provider_whose_name_the_first_list_lacks_deletes_its_load_balancer() 
 /// deletion fails.
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_whose_finalizer_a_user_removes_is_deleted_after_a_restart() {
-    let mut world =
-        World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
-    world.add_service("classy", json!({ "loadBalancerClass": "two.example/lb" })).await;
-    pass(S).await;
+    let world = with_a_classy_service().await;
     world.clouds[1].fake.fail_always("ensure-deleted", Some(Error::new(Code::Internal, "the cloud is down")));
     let spec = json!({ "type": "ClusterIP", "loadBalancerClass": null });
     world.patch_service("classy", json!({ "metadata": { "finalizers": ["example.com/kept"] }, "spec": spec })).await;
     pass(S).await;
-    assert_eq!(holder(&world).await, json!("two"));
-    world.stop.cancel();
-    pass(S).await;
-    drop(world.transcript().await);
-    world.forget();
+    let world = end(world).await;
     world.clouds[1].fake.fail_always("ensure-deleted", None);
     let mut world = world.restart(|_| ()).await;
-    world
-        .after(
-            5 * S,
-            expect![[r#"
-        provider two get default/classy
-        provider two ensure-deleted default/classy
-        api patch services/status classy
-        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
-        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
-    "#]],
-        )
-        .await;
-    assert!(world.clouds[1].fake.cloud().is_empty());
+    two_cleans_up(&mut world).await;
     assert_eq!(world.state("classy").await, r#"[] ["example.com/kept"]"#);
 }
 

@@ -9,9 +9,6 @@ use skysail_provider::OwnedLoadBalancer;
 
 use skysail_test_conformance::world::{S, World, pass};
 
-/// Enough for any call of the fake.
-const LONG: Duration = Duration::from_hours(10);
-
 /// Calls whose line begins so do not end from now on.
 fn hang(world: &World, line: &'static str) {
     world.fake().on_call(move |call| {
@@ -60,10 +57,10 @@ async fn a_pass_over_addresses_that_does_not_end_is_named() {
     assert_eq!(stuck(&world).await, "the update of nodes' addresses");
 }
 
-/// The lifecycle asks about nodes that are not ready.
+/// The lifecycle asks about nodes that are not ready. No second pass over addresses comes between.
 #[tokio::test(start_paused = true)]
 async fn a_pass_of_the_node_lifecycle_that_does_not_end_is_named() {
-    let world = World::new().set(|settings| settings.node_status_update_frequency = LONG);
+    let world = World::new().set(|settings| settings.node_status_update_frequency = 3600 * S);
     world.add_node("old").await;
     let world = world.start().await;
     hang(&world, "describe state");

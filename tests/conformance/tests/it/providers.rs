@@ -175,7 +175,7 @@ async fn a_shutdown_does_not_wait_for_a_provider_that_hangs() {
 }
 
 /// Two clouds, and an ensured Service with a class of the second.
-async fn with_a_classy_service() -> World {
+pub(crate) async fn with_a_classy_service() -> World {
     let mut world =
         World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
     world.add_service("classy", json!({ "loadBalancerClass": "two.example/lb" })).await;

@@ -71,7 +71,7 @@ impl State {
                 .ok_or_else(|| CloudError::Exhausted(format!("{} is used up", whole())))?,
         };
         let record = ElasticIp { id: self.next_id("eip"), name, address, state: Progress::Pending, tags };
-        self.tell_with_tags(("created", "elastic-ip"), &record.id, &address.to_string(), record.tags.clone());
+        self.tell("created", "elastic-ip", (&record.id, &address.to_string()), &record.tags);
         let made = Made { record, ready_at: self.ready_at() };
         let view = Self::elastic_ip_of(&made);
         self.elastic_ips.insert(view.id.clone(), made);
@@ -85,8 +85,7 @@ impl State {
         }
         let made = self.elastic_ips.remove(id).ok_or_else(|| not_found("elastic IP", id))?;
         self.forget(id);
-        let ElasticIp { address, tags, .. } = made.record;
-        self.tell_with_tags(("deleted", "elastic-ip"), id, &address.to_string(), tags);
+        self.tell("deleted", "elastic-ip", (id, &made.record.address.to_string()), &made.record.tags);
         Ok(())
     }
 
@@ -137,7 +136,7 @@ impl State {
             state: Progress::Pending,
             tags,
         };
-        self.tell("created", "virtual-server", &record.id, &format!("{address}:{port}"));
+        self.tell("created", "virtual-server", (&record.id, &format!("{address}:{port}")), &record.tags);
         let entry = ServerEntry { made: Made { record, ready_at: self.ready_at() }, listener };
         let view = entry.view();
         self.virtual_servers.insert(view.id.clone(), entry);
@@ -161,7 +160,7 @@ impl State {
         record.allowed_sources = allowed_sources;
         record.session_affinity_seconds = session_affinity_seconds;
         let view = entry.view();
-        self.tell("changed", "virtual-server", id, &format!("{}:{}", view.address, view.port));
+        self.tell("changed", "virtual-server", (id, &format!("{}:{}", view.address, view.port)), &view.tags);
         Ok(view)
     }
 
@@ -178,7 +177,8 @@ impl State {
         let ServerEntry { made, listener } =
             self.virtual_servers.remove(id).ok_or_else(|| not_found("virtual server", id))?;
         self.forget(id);
-        self.tell("deleted", "virtual-server", id, &format!("{}:{}", made.record.address, made.record.port));
+        let VirtualServer { address, port, tags, .. } = &made.record;
+        self.tell("deleted", "virtual-server", (id, &format!("{address}:{port}")), tags);
         Ok(listener)
     }
 }

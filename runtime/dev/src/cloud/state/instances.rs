@@ -52,7 +52,7 @@ impl State {
             state: Power::Running,
             tags,
         };
-        self.tell("created", "instance", &record.id, &record.name);
+        self.tell("created", "instance", (&record.id, &record.name), &record.tags);
         let entry = InstanceEntry { record: record.clone(), programs: BTreeMap::new() };
         self.instances.insert(record.id.clone(), entry);
         Ok(record)
@@ -66,7 +66,7 @@ impl State {
         let programs = entry.programs.values_mut().filter_map(Option::take).collect();
         let record = entry.record.clone();
         if changed {
-            self.tell("stopped", "instance", id, &record.name);
+            self.tell("stopped", "instance", (id, &record.name), &record.tags);
         }
         Ok((record, programs))
     }
@@ -82,7 +82,7 @@ impl State {
         record.state = Power::Running;
         let record = record.clone();
         if changed {
-            self.tell("started", "instance", id, &record.name);
+            self.tell("started", "instance", (id, &record.name), &record.tags);
         }
         Ok(record)
     }
@@ -91,7 +91,7 @@ impl State {
     pub(in crate::cloud) fn delete_instance(&mut self, id: &str) -> Result<Vec<Program>, CloudError> {
         let entry = self.instances.remove(id).ok_or_else(|| not_found("instance", id))?;
         self.forget(id);
-        self.tell("deleted", "instance", id, &entry.record.name);
+        self.tell("deleted", "instance", (id, &entry.record.name), &entry.record.tags);
         Ok(entry.programs.into_values().flatten().collect())
     }
 

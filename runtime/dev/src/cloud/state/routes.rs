@@ -25,7 +25,7 @@ impl State {
             return Err(CloudError::Conflict(format!("route {} leads to {destination_cidr} already", other.id)));
         }
         let route = Route { id: self.next_id("r"), name, destination_cidr, instance, blackhole: false, tags };
-        self.tell("created", "route", &route.id, &route.destination_cidr);
+        self.tell("created", "route", (&route.id, &route.destination_cidr), &route.tags);
         self.routes.insert(route.id.clone(), route.clone());
         Ok(route)
     }
@@ -33,7 +33,7 @@ impl State {
     pub(in crate::cloud) fn delete_route(&mut self, id: &str) -> Result<(), CloudError> {
         let route = self.routes.remove(id).ok_or_else(|| not_found("route", id))?;
         self.forget(id);
-        self.tell("deleted", "route", id, &route.destination_cidr);
+        self.tell("deleted", "route", (id, &route.destination_cidr), &route.tags);
         Ok(())
     }
 

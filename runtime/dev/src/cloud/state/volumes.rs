@@ -20,7 +20,7 @@ impl State {
         }
         let zone = self.zone_named(zone)?;
         let volume = Volume { id: self.next_id("d"), name, zone, size_gib, tags };
-        self.tell("created", "volume", &volume.id, &volume.name);
+        self.tell("created", "volume", (&volume.id, &volume.name), &volume.tags);
         self.volumes.insert(volume.id.clone(), volume.clone());
         Ok(volume)
     }
@@ -28,7 +28,7 @@ impl State {
     pub(in crate::cloud) fn delete_volume(&mut self, id: &str) -> Result<(), CloudError> {
         let volume = self.volumes.remove(id).ok_or_else(|| not_found("volume", id))?;
         self.forget(id);
-        self.tell("deleted", "volume", id, &volume.name);
+        self.tell("deleted", "volume", (id, &volume.name), &volume.tags);
         Ok(())
     }
 }
