@@ -19,8 +19,8 @@
 //! ```
 //!
 //! Each element that [`Reader::child`] returns is read by exactly one of [`Reader::text`],
-//! [`Reader::skip`] and a loop of [`Reader::child`] until none. A tree of the same document takes
-//! several times the memory.
+//! [`Reader::skip`], [`Reader::each`] and a loop of [`Reader::child`] until none. A tree of the
+//! same document takes several times the memory.
 //!
 //! The functions are `#[inline]`, so that they have the `opt-level` of the guest that reads.
 
@@ -130,6 +130,25 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// Calls `read` for each element at the end of a path of names below the innermost element,
+    /// with the element's start read, and skips all others. Reads the innermost element to its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::child`], and those of `read`.
+    #[inline]
+    pub fn each(&mut self, path: &[&str], read: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        let Some((name, below)) = path.split_first() else { return read(self) };
+        while let Some(start) = self.child()? {
+            if start.name == *name {
+                self.each(below, read)?;
+            } else {
+                self.skip()?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads up to the end of the next tag, and appends the text before it.
@@ -406,6 +425,21 @@ mod tests {
             assert_eq!(super::find(text.as_bytes(), b'>'), None);
         }
         assert_eq!(super::end_of_tag(b"a b='>' c=\"'>\">"), Some(14));
+    }
+
+    #[test]
+    fn each_element_at_the_end_of_a_path_is_read_and_the_rest_is_skipped() {
+        let text = b"<a><b><x/><y> 1 </y><y>2<z/></y></b><y>no</y><b/><b><y/><x><y>no</y></x></b></a><!-- -->";
+        let mut reader = Reader::new(text).unwrap();
+        reader.child().unwrap();
+        let mut texts = Vec::new();
+        let mut read = |reader: &mut Reader<'_>| {
+            texts.push(reader.text()?.into_owned());
+            Ok(())
+        };
+        reader.each(&["b", "y"], &mut read).unwrap();
+        assert!(reader.child().unwrap().is_none());
+        assert_eq!(texts, ["1", "2", ""]);
     }
 
     #[test]

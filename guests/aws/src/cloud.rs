@@ -8,7 +8,7 @@ use skysail_guest_sdk::{
     Error, Result, cache,
     http::{Api, send_all_any},
     paging,
-    xml::{self, Element},
+    xml::{self, Element, reader::Reader},
 };
 
 use crate::{
@@ -52,6 +52,20 @@ impl Answer {
         let document = xml::parse(&self.body).map_err(|error| error.context(self.action))?;
         read(document.root()).map_err(|error| error.context(self.action))
     }
+
+    /// Reads the document without a tree; the start of the root is read already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Answer::read`].
+    pub(crate) fn stream<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        let streamed = || {
+            let mut reader = Reader::new(&self.body)?;
+            reader.child()?;
+            read(&mut reader)
+        };
+        streamed().map_err(|error| error.context(self.action))
+    }
 }
 
 /// Sends one call.
@@ -80,6 +94,15 @@ pub(crate) fn list<T>(
     entries: &[&str],
     read: fn(Element<'_>) -> Result<T>,
 ) -> Result<Vec<T>, Fault> {
+    pages(cloud, call, |answer| page_of(answer, entries, read))
+}
+
+/// All entries of a list whose pages `read` reads.
+pub(crate) fn pages<T>(
+    cloud: &dyn Cloud,
+    call: &Call,
+    read: impl Fn(&Answer) -> Result<Page<T>>,
+) -> Result<Vec<T>, Fault> {
     let mut fault = None;
     let listed = paging::collect(|cursor| {
         let page = call.clone().set_opt(cursor_name(call.service), cursor);
@@ -88,17 +111,15 @@ pub(crate) fn list<T>(
             fault = Some(found);
             error
         })?;
-        page_of(&answer, entries, read)
+        read(&answer)
     });
     listed.map_err(|error| fault.take().unwrap_or_else(|| Fault::from(error)))
 }
 
 /// The entries of a page, and the cursor of the next one.
-pub(crate) fn page_of<T>(
-    answer: &Answer,
-    entries: &[&str],
-    read: fn(Element<'_>) -> Result<T>,
-) -> Result<(Vec<T>, Option<String>)> {
+pub(crate) type Page<T> = (Vec<T>, Option<String>);
+
+fn page_of<T>(answer: &Answer, entries: &[&str], read: fn(Element<'_>) -> Result<T>) -> Result<Page<T>> {
     answer.read(|root| {
         let next = root.text_of(&["nextToken"]);
         let result = root.children().find(|child| child.name().ends_with("Result"));

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use skysail_guest_sdk::{Error, Result, http::Response, xml};
+use skysail_guest_sdk::{
+    Error, Result,
+    http::Response,
+    xml::{self, reader::Reader},
+};
 
 /// Longest part of a message of AWS that is repeated, in bytes: the list of 500 machines that do
 /// not exist is longer than what people read.
@@ -55,18 +59,19 @@ enum Said {
 impl Said {
     fn of(body: &[u8], action: &str, status: u16) -> Self {
         let failed = status >= 300;
-        let Ok(document) = xml::parse(body) else { return Self::Nothing };
-        let root = document.root();
-        // <Response><Errors><Error> of EC2, <ErrorResponse><Error> of the others.
-        let is_error = failed || matches!(root.name(), "Response" | "ErrorResponse");
-        match root.descendant("Error").filter(|_| is_error) {
-            Some(error) => Self::Fault {
-                code: error.text_of(&["Code"]).to_owned(),
-                message: error.text_of(&["Message"]).to_owned(),
-            },
-            None if !failed && root.name().strip_suffix("Response") == Some(action) => Self::Answer,
-            None => Self::Nothing,
+        // Only the root is read: a list of machines has megabytes, and its reader reads it once.
+        let root = Reader::new(body).and_then(|mut reader| reader.child()).ok().flatten();
+        let root = root.map_or("", |root| root.name);
+        if !failed && root.strip_suffix("Response") == Some(action) {
+            return Self::Answer;
         }
+        // <Response><Errors><Error> of EC2, <ErrorResponse><Error> of the others.
+        let is_error = failed || matches!(root, "Response" | "ErrorResponse");
+        let Some(document) = xml::parse(body).ok().filter(|_| is_error) else { return Self::Nothing };
+        document.root().descendant("Error").map_or(Self::Nothing, |error| Self::Fault {
+            code: error.text_of(&["Code"]).to_owned(),
+            message: error.text_of(&["Message"]).to_owned(),
+        })
     }
 }
 

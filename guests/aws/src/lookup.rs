@@ -10,9 +10,9 @@ use skysail_guest_sdk::{Error, Result};
 
 use crate::{
     call::Call,
-    cloud::{Cloud, list, page_of, send},
+    cloud::{Answer, Cloud, list, pages, send},
     fault::{Expected as _, Fault},
-    wire::ec2::{INSTANCES, Instance, ZONES, Zone},
+    wire::ec2::{self, Instance, ZONES, Zone},
 };
 
 /// IDs in one question, as in the vendor's manager. Such an answer has one page.
@@ -37,7 +37,7 @@ pub(crate) fn by_ids(cloud: &dyn Cloud, ids: &BTreeSet<&str>) -> Result<HashMap<
         let whole = send(cloud, Call::ec2("DescribeInstances").list("InstanceId", ids));
         let unknown = [UNKNOWN_ID, MALFORMED_ID[0], MALFORMED_ID[1]];
         match whole.unless(&unknown)? {
-            Some(answer) => found.extend(page_of(&answer, &INSTANCES, Instance::read)?.0),
+            Some(answer) => found.extend(answer.stream(ec2::instances)?.0),
             // One unknown ID fails the whole question; a filter leaves the unknown ones out.
             None => {
                 for ids in ids.chunks(VALUES_PER_FILTER) {
@@ -64,7 +64,7 @@ fn named(names: &[&str]) -> Call {
 }
 
 fn filtered(cloud: &dyn Cloud, call: Call) -> Result<Vec<Instance>, Fault> {
-    list(cloud, &call.set("MaxResults", PAGE), &INSTANCES, Instance::read)
+    pages(cloud, &call.set("MaxResults", PAGE), |answer| answer.stream(ec2::instances))
 }
 
 /// A machine that a list lacked.
@@ -88,14 +88,14 @@ pub(crate) fn confirm(cloud: &dyn Cloud, lacking: &[Lacking<'_>]) -> Vec<Result<
         return Vec::new();
     }
     let answers = cloud.send_all(lacking.iter().map(call).collect());
-    let judge = |(lacking, answer): (&Lacking<'_>, Result<_, Fault>)| {
+    let judge = |(lacking, answer): (&Lacking<'_>, Result<Answer, Fault>)| {
         let answer = match answer {
             Ok(answer) => answer,
             Err(fault) if fault.is(&[UNKNOWN_ID]) => return Err(Error::NotFound(fault.error.message().to_owned())),
             Err(fault) if fault.is(&MALFORMED_ID) => return Err(Error::Invalid(fault.error.message().to_owned())),
             Err(fault) => return Err(fault.error),
         };
-        let (found, _) = page_of(&answer, &INSTANCES, Instance::read)?;
+        let (found, _) = answer.stream(ec2::instances)?;
         match lacking {
             // AWS answers a question for an unknown ID with an error, never with an empty list.
             Lacking::Id(id) if found.is_empty() => {

@@ -1,11 +1,16 @@
 //! EC2: machines, zones, subnets, route tables and security groups.
 
-use skysail_guest_sdk::{Cidr, Result, xml::Element};
+use std::borrow::Cow;
 
-use super::{Tags, number, optional, optional_number, required, texts};
+use skysail_guest_sdk::{
+    Cidr, Error, Result,
+    xml::{Element, reader::Reader},
+};
+
+use super::{Tags, number, optional, required, texts};
+use crate::cloud::Page;
 
 /// Path of a list's entries in the answers of EC2.
-pub(crate) const INSTANCES: [&str; 4] = ["reservationSet", "item", "instancesSet", "item"];
 pub(crate) const SUBNETS: [&str; 2] = ["subnetSet", "item"];
 pub(crate) const ROUTE_TABLES: [&str; 2] = ["routeTableSet", "item"];
 pub(crate) const SECURITY_GROUPS: [&str; 2] = ["securityGroupInfo", "item"];
@@ -17,7 +22,7 @@ fn tags(element: Element<'_>) -> Tags {
 }
 
 /// A machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Instance {
     pub(crate) id: String,
     /// `pending`, `running`, `shutting-down`, `terminated`, `stopping` or `stopped`.
@@ -36,7 +41,7 @@ pub(crate) struct Instance {
 }
 
 /// A network interface of a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interface {
     /// `in-use`, `available`, …
     pub(crate) status: String,
@@ -46,33 +51,102 @@ pub(crate) struct Interface {
     pub(crate) ipv6: Vec<String>,
 }
 
+/// The machines of a page, and the cursor of the next page. Without a tree: EC2 writes some
+/// kilobytes for each machine.
+pub(crate) fn instances(answer: &mut Reader<'_>) -> Result<Page<Instance>> {
+    let (mut machines, mut next) = (Vec::new(), None);
+    while let Some(start) = answer.child()? {
+        match start.name {
+            "reservationSet" => answer.each(&["item", "instancesSet", "item"], &mut |entry| {
+                machines.push(Instance::read(entry)?);
+                Ok(())
+            })?,
+            "nextToken" => next = Some(text(answer)?).filter(|token| !token.is_empty()),
+            _ => answer.skip()?,
+        }
+    }
+    Ok((machines, next))
+}
+
 impl Instance {
-    pub(crate) fn read(element: Element<'_>) -> Result<Self> {
-        let text = |path: &[&str]| element.text_of(path).to_owned();
-        Ok(Self {
-            id: required(element, &["instanceId"])?,
-            state: required(element, &["instanceState", "name"])?,
-            instance_type: text(&["instanceType"]),
-            zone: text(&["placement", "availabilityZone"]),
-            private_dns: text(&["privateDnsName"]),
-            public_dns: text(&["dnsName"]),
-            public_ip: text(&["ipAddress"]),
-            source_dest_check: element.text_of(&["sourceDestCheck"]) != "false",
-            groups: texts(element, &["groupSet", "item", "groupId"]),
-            interfaces: element.all(&["networkInterfaceSet", "item"]).map(Interface::read).collect(),
-            tags: tags(element),
-        })
+    /// Reads an element whose start was read.
+    fn read(entry: &mut Reader<'_>) -> Result<Self> {
+        let mut machine = Self { source_dest_check: true, ..Self::default() };
+        while let Some(start) = entry.child()? {
+            match start.name {
+                "instanceId" => machine.id = text(entry)?,
+                "instanceState" => entry.each(&["name"], &mut set(&mut machine.state))?,
+                "instanceType" => machine.instance_type = text(entry)?,
+                "placement" => entry.each(&["availabilityZone"], &mut set(&mut machine.zone))?,
+                "privateDnsName" => machine.private_dns = text(entry)?,
+                "dnsName" => machine.public_dns = text(entry)?,
+                "ipAddress" => machine.public_ip = text(entry)?,
+                "sourceDestCheck" => machine.source_dest_check = entry.text()? != "false",
+                "groupSet" => entry.each(&["item", "groupId"], &mut push(&mut machine.groups))?,
+                "networkInterfaceSet" => entry.each(&["item"], &mut |interface| {
+                    machine.interfaces.push(Interface::read(interface)?);
+                    Ok(())
+                })?,
+                "tagSet" => entry.each(&["item"], &mut |tag| {
+                    let (mut key, mut value) = (String::new(), String::new());
+                    while let Some(start) = tag.child()? {
+                        match start.name {
+                            "key" => key = text(tag)?,
+                            "value" => value = text(tag)?,
+                            _ => tag.skip()?,
+                        }
+                    }
+                    machine.tags.insert(key, value);
+                    Ok(())
+                })?,
+                _ => entry.skip()?,
+            }
+        }
+        match [("instanceId", &machine.id), ("instanceState/name", &machine.state)].iter().find(|(_, is)| is.is_empty())
+        {
+            Some((lacking, _)) => Err(Error::Internal(format!("an entry of instancesSet without {lacking}"))),
+            None => Ok(machine),
+        }
     }
 }
 
 impl Interface {
-    fn read(element: Element<'_>) -> Self {
-        Self {
-            status: element.text_of(&["status"]).to_owned(),
-            device_index: optional_number(element, &["attachment", "deviceIndex"]),
-            ipv4: texts(element, &["privateIpAddressesSet", "item", "privateIpAddress"]),
-            ipv6: texts(element, &["ipv6AddressesSet", "item", "ipv6Address"]),
+    /// Reads an element whose start was read.
+    fn read(entry: &mut Reader<'_>) -> Result<Self> {
+        let (mut interface, mut index) = (Self::default(), String::new());
+        while let Some(start) = entry.child()? {
+            match start.name {
+                "status" => interface.status = text(entry)?,
+                "attachment" => entry.each(&["deviceIndex"], &mut set(&mut index))?,
+                "privateIpAddressesSet" => {
+                    entry.each(&["item", "privateIpAddress"], &mut push(&mut interface.ipv4))?;
+                }
+                "ipv6AddressesSet" => entry.each(&["item", "ipv6Address"], &mut push(&mut interface.ipv6))?,
+                _ => entry.skip()?,
+            }
         }
+        interface.device_index = index.parse().ok();
+        Ok(interface)
+    }
+}
+
+fn text(reader: &mut Reader<'_>) -> Result<String> {
+    reader.text().map(Cow::into_owned)
+}
+
+/// Reads the text of an element into `to`.
+fn set(to: &mut String) -> impl FnMut(&mut Reader<'_>) -> Result<()> {
+    |reader| {
+        *to = text(reader)?;
+        Ok(())
+    }
+}
+
+/// Adds the text of an element to `texts` where there is one.
+fn push(texts: &mut Vec<String>) -> impl FnMut(&mut Reader<'_>) -> Result<()> {
+    |reader| {
+        texts.extend(Some(text(reader)?).filter(|text| !text.is_empty()));
+        Ok(())
     }
 }
 

@@ -14,6 +14,9 @@ use crate::{
 /// More machines than a page of most clouds has.
 const MANY: usize = 1_050;
 
+/// The most fuel of one call for a whole page of nodes: a tenth of the default limit of a call.
+const PAGE_FUEL_MAX: u64 = 100_000_000;
+
 type Answers = Vec<Result<Instance, Error>>;
 
 /// The code of each inner error; none for a machine.
@@ -185,6 +188,23 @@ pub async fn machines_beyond_a_thousand_are_found<C: Cloud>() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// The first call for a whole page of nodes, when the provider remembers nothing. Equal answers of
+/// the cloud cost equal fuel.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_page_of_nodes_costs_at_most_100_million_units_of_fuel<C: Cloud>() -> Result<()> {
+    let world = World::<C>::start().await?;
+    let nodes = set(world.cloud.add_numbered_machines(NODES_PER_PAGE).await?);
+    let answers = world.machines(&nodes, Detail::Metadata).await?;
+    ensure!(answers.iter().all(Result::is_ok), "{:?}", answers.iter().find(|answer| answer.is_err()));
+    let calls = world.release.calls();
+    let describe = calls.iter().find(|calls| calls.function == "instances.describe").context("no call was counted")?;
+    let fuel = describe.fuel_max;
+    ensure!(fuel <= PAGE_FUEL_MAX, "{NODES_PER_PAGE} nodes cost {fuel} units of fuel");
     Ok(())
 }
 

@@ -24,6 +24,7 @@ macro_rules! instances {
             machines::a_failure_of_any_request_makes_no_machine_not_found,
             machines::a_refused_credential_is_denied,
             machines::machines_beyond_a_thousand_are_found,
+            machines::a_page_of_nodes_costs_at_most_100_million_units_of_fuel,
             machines::a_list_that_changes_while_it_is_read_loses_no_machine,
         );
     };
