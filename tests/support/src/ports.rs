@@ -3,43 +3,43 @@
 //! Binding port 0, closing it and passing the number on is a race: the kernel gives the same number
 //! to the next that binds port 0 and to any connection that goes out. These numbers are below those
 //! the kernel gives (`net.ipv4.ip_local_port_range` begins at 32,768 unless it was set lower),
-//! and each is locked on this machine until the process that asked has ended.
+//! and each is reserved until the process that asked has ended.
 
 use std::{
-    fs::{self, File},
     net::{Ipv4Addr, TcpListener},
     ops::Range,
-    path::PathBuf,
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixListener},
+    },
     sync::{Mutex, PoisonError},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
 /// Well above the ports of known services; Kubernetes' node ports begin at its end.
 const RANGE: Range<u16> = 10_000..30_000;
 
-/// The ports of this process; the locks end with the process.
-static TAKEN: Mutex<Taken> = Mutex::new(Taken { next: RANGE.start, locks: Vec::new() });
+/// The ports of this process; the reservations end with the process.
+static TAKEN: Mutex<Taken> = Mutex::new(Taken { next: RANGE.start, reservations: Vec::new() });
 
 struct Taken {
     next: u16,
-    locks: Vec<File>,
+    reservations: Vec<UnixListener>,
 }
 
 /// A loopback port without a listener that no other test gets while this process runs.
 ///
 /// # Errors
-/// There is no folder for the locks, or no port is free.
+/// No port is free.
 pub fn free() -> anyhow::Result<u16> {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = folder()?;
     while RANGE.contains(&taken.next) {
         let port = taken.next;
         taken.next += 1;
-        // A lock file of another user counts as locked.
-        let Ok(lock) = File::create(folder.join(port.to_string())) else { continue };
-        if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            taken.locks.push(lock);
+        let Some(reservation) = reserve(port) else { continue };
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            taken.reservations.push(reservation);
             return Ok(port);
         }
     }
@@ -50,10 +50,11 @@ pub fn free() -> anyhow::Result<u16> {
     )
 }
 
-fn folder() -> anyhow::Result<PathBuf> {
-    let folder = crate::cache::folder()?.join("ports");
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    Ok(folder)
+/// None if another process has the port, also a process of another user. The kernel keeps abstract
+/// names of Unix sockets for each network namespace, as it keeps ports.
+fn reserve(port: u16) -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("skysail-test-port-{port}")).ok()?;
+    UnixListener::bind_addr(&name).ok()
 }
 
 #[cfg(test)]
@@ -61,14 +62,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_with_a_listener_a_locked_port_and_an_earlier_port_are_not_returned() {
+    fn a_port_with_a_listener_a_reserved_port_and_an_earlier_port_are_not_returned() {
         let first = free().unwrap();
         let listened: Vec<_> =
             (first + 1..first + 20).map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port))).collect();
-        // As another process has it: a lock belongs to the file that was opened.
-        let locked = File::create(folder().unwrap().join((first + 20).to_string())).unwrap();
-        // Unless another process has it just now.
-        let _held = locked.try_lock();
+        // As another process has it, unless another process has it just now.
+        let _reserved = reserve(first + 20);
+        assert!(reserve(first + 20).is_none());
         assert!(free().unwrap() > first + 20);
         drop(listened);
     }
