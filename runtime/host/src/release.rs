@@ -157,6 +157,12 @@ impl CompiledComponent {
     fn code(&self) -> MutexGuard<'_, Code> {
         self.code.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Holds the lock, as a load does.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.code()
+    }
 }
 
 /// Loads the machine code of a [`CompiledComponent`]; never pass other bytes.

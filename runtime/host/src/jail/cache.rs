@@ -114,6 +114,23 @@ mod tests {
         assert!(cache.bytes() <= BYTES_MAX);
     }
 
+    /// A load holds the lock of one component for as long as it takes.
+    #[test]
+    fn a_component_that_is_being_loaded_delays_no_other() {
+        let mut cache = Cache::default();
+        put(&mut cache, 1, 10);
+        let (loading, _) = cache.get(&key(1), LIMITS).unwrap();
+        let _held = loading.hold();
+        let (sender, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            put(&mut cache, 2, 20);
+            let found = cache.get(&key(2), LIMITS).is_some();
+            sender.send((found, cache.bytes()))
+        });
+        let answer = done.recv_timeout(Duration::from_mins(1));
+        assert_eq!(answer.expect("the cache waits for the lock of a component"), (true, 30));
+    }
+
     #[test]
     fn code_of_another_engine_or_above_a_lowered_limit_is_not_used() {
         let mut cache = Cache::default();

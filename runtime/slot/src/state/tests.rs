@@ -572,3 +572,21 @@ fn a_release_that_only_new_settings_brought_in_has_not_passed() {
     world.end_work(0);
     assert!(world.status.active.as_ref().unwrap().digest == *offered(2).digest && !world.has_passed());
 }
+
+/// The rights of the old settings are gone, so that nothing serves until the machine can load it.
+#[test]
+fn a_release_that_the_machine_cannot_load_under_new_settings_serves_after_the_next_retry() {
+    let mut world = World::new(0);
+    world.offer(0);
+    world.end_work(1);
+    let digest = offered(0).digest;
+    // A refusal that does not last.
+    world.reconfigure(0, 4);
+    assert!(world.status.active.is_none());
+    assert_eq!(world.status.refused.as_ref().unwrap().digest, *digest);
+    let reply = World::answer(&mut world.answers);
+    world.step(Event::Request(Request::Retry { reply }));
+    world.end_work(1);
+    assert_eq!(world.status.active.as_ref().unwrap().digest, *digest);
+    assert!(world.status.refused.is_none());
+}

@@ -76,14 +76,19 @@ impl Server {
 
     /// A client that may send every method to this server, with one credential.
     fn client(&self, limits: &Limits) -> Arc<HttpClient> {
-        let api = CredentialSpec {
+        self.client_with(self.credential("api"), limits)
+    }
+
+    /// One credential with this name for this server.
+    fn credential(&self, name: &str) -> Credentials {
+        let spec = CredentialSpec {
             origins: vec![self.origin.clone()],
             bearer: Some(ValueFrom::Env("TOKEN".to_owned())),
             ..CredentialSpec::default()
         };
-        let specs = BTreeMap::from([("api".to_owned(), api)]);
+        let specs = BTreeMap::from([(name.to_owned(), spec)]);
         let env = |_: &str| Some("the-secret-token".to_owned());
-        self.client_with(Credentials::load(&specs, &env, &SecretValues::new()).unwrap(), limits)
+        Credentials::load(&specs, &env, &SecretValues::new()).unwrap()
     }
 
     fn client_with(&self, credentials: Credentials, limits: &Limits) -> Arc<HttpClient> {
@@ -151,25 +156,28 @@ pub(super) async fn http_requests_beyond_the_limit_are_not_sent() {
 }
 
 /// The guest sends the same requests and gets the same answers; only the host has something to
-/// search for.
+/// search for. No request names the credential.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_answers_that_are_searched_for_a_credential_cost_ten_units_a_byte() {
+async fn answers_that_are_searched_for_a_credential_cost_ten_units_a_byte() {
     let server = Server::new(Answer::Body(1_000)).await;
     let limits = Limits { http_requests: 5, http_requests_per_second: 10_000, ..Limits::default() };
-    let (engine, recorder) = (Engine::on_demand().unwrap(), CallRecorder::default());
-    let wasm = built("probe-http-requests");
-    let mut costs = Vec::new();
-    for client in [server.client_with(Credentials::none(), &limits), server.client(&limits)] {
-        let setup = Setup { limits: limits.clone(), config: &server.url, http: Some(client), ..Setup::of("p", &wasm) };
-        let probe = setup.serve(&engine, &recorder).await;
-        let mut records = recorder.subscribe();
-        skysail_provider::Clusters::master(&probe, &Call::default(), "attack").await.unwrap();
-        let record = records.recv().await.unwrap();
-        costs.push((record.fuel, record.http.bytes_received));
+    for (probe, answered) in [("probe-http-requests", 5), ("probe-wasi-http", 2)] {
+        let (engine, recorder) = (Engine::on_demand().unwrap(), CallRecorder::default());
+        let wasm = built(probe);
+        let mut costs = Vec::new();
+        for credentials in [Credentials::none(), server.credential("another")] {
+            let http = Some(server.client_with(credentials, &limits));
+            let setup = Setup { limits: limits.clone(), config: &server.url, http, ..Setup::of("p", &wasm) };
+            let served = setup.serve(&engine, &recorder).await;
+            let mut records = recorder.subscribe();
+            skysail_provider::Clusters::master(&served, &Call::default(), "attack").await.unwrap();
+            let record = records.recv().await.unwrap();
+            costs.push((record.fuel, record.http.bytes_received));
+        }
+        let [(without, bytes), (with, again)] = costs.as_slice() else { panic!("{costs:?}") };
+        assert!(bytes == again && *bytes >= answered * 1_000, "{probe}: {costs:?}");
+        assert_eq!(with - without, 10 * bytes, "{probe}: {costs:?}");
     }
-    let [(without, bytes), (with, again)] = costs.as_slice() else { panic!("{costs:?}") };
-    assert!(bytes == again && *bytes >= 5_000, "{costs:?}");
-    assert_eq!(with - without, 10 * bytes, "{costs:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
