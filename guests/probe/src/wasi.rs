@@ -13,6 +13,9 @@ mod bindings {
                 import wasi:cli/stdout@0.2.0;
                 import wasi:cli/stderr@0.2.0;
                 import wasi:cli/exit@0.2.0;
+                import wasi:cli/environment@0.2.0;
+                import wasi:filesystem/types@0.2.0;
+                import wasi:filesystem/preopens@0.2.0;
                 import wasi:random/random@0.2.0;
                 import wasi:http/types@0.2.0;
                 import wasi:http/outgoing-handler@0.2.0;
@@ -47,6 +50,37 @@ mod bindings {
                 interface stdout { use wasi:io/streams@0.2.0.{output-stream}; get-stdout: func() -> output-stream; }
                 interface stderr { use wasi:io/streams@0.2.0.{output-stream}; get-stderr: func() -> output-stream; }
                 interface exit { exit: func(status: result); }
+                interface environment {
+                    get-environment: func() -> list<tuple<string, string>>;
+                    get-arguments: func() -> list<string>;
+                    initial-cwd: func() -> option<string>;
+                }
+            }
+            package wasi:filesystem@0.2.0 {
+                interface types {
+                    enum error-code {
+                        access, would-block, already, bad-descriptor, busy, deadlock, quota, exist, file-too-large,
+                        illegal-byte-sequence, in-progress, interrupted, invalid, io, is-directory, loop, too-many-links,
+                        message-size, name-too-long, no-device, no-entry, no-lock, insufficient-memory, insufficient-space,
+                        not-directory, not-empty, not-recoverable, unsupported, no-tty, no-such-device, overflow,
+                        not-permitted, pipe, read-only, invalid-seek, text-file-busy, cross-device
+                    }
+                    flags path-flags { symlink-follow }
+                    flags open-flags { create, directory, exclusive, truncate }
+                    flags descriptor-flags {
+                        read, write, file-integrity-sync, data-integrity-sync, requested-write-sync, mutate-directory
+                    }
+                    /// A file or a directory.
+                    resource descriptor {
+                        /// Opens a file below a directory.
+                        open-at: func(path-flags: path-flags, path: string, open-flags: open-flags, %flags: descriptor-flags)
+                            -> result<descriptor, error-code>;
+                    }
+                }
+                interface preopens {
+                    use types.{descriptor};
+                    get-directories: func() -> list<tuple<descriptor, string>>;
+                }
             }
             package wasi:random@0.2.0 {
                 interface random { get-random-u64: func() -> u64; }
@@ -146,6 +180,13 @@ use bindings::wasi::http::{
     types::{ErrorCode, Fields, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme},
 };
 pub use bindings::wasi::io::streams::OutputStream;
+use bindings::wasi::{
+    cli::environment::{get_arguments, get_environment, initial_cwd},
+    filesystem::{
+        preopens::get_directories,
+        types::{Descriptor, DescriptorFlags, OpenFlags, PathFlags},
+    },
+};
 
 /// Waits without work, in a host call.
 pub fn wait_ns(ns: u64) {
@@ -168,6 +209,24 @@ pub fn print(to_stderr: bool, text: &str) {
 /// Exits, with or without success.
 pub fn exit(status: Result<(), ()>) {
     bindings::wasi::cli::exit::exit(status);
+}
+
+/// What the environment and the list of directories contain.
+#[must_use]
+pub fn surroundings() -> String {
+    let directories: Vec<_> = get_directories().into_iter().map(|(_, path)| path).collect();
+    format!("{:?} {:?} {:?} {directories:?}", get_environment(), get_arguments(), initial_cwd())
+}
+
+/// Opens a file below the directory with this handle, which no import gave.
+#[must_use]
+pub fn open_below(handle: u32, path: &str) -> bool {
+    // SAFETY: none: the host has to notice a handle that does not exist, or is that of something
+    // else.
+    #[expect(unsafe_code, reason = "the attack is an invented handle")]
+    let directory = unsafe { Descriptor::from_handle(handle) };
+    let opened = directory.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::empty(), DescriptorFlags::READ);
+    opened.is_ok()
 }
 
 /// Eight random bytes.

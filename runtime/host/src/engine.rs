@@ -275,6 +275,11 @@ pub fn engine_config(stack_bytes: u64) -> Config {
     config
 }
 
+/// The maximum size of the host's own records of a running guest, for all its core instances
+/// together. A function that a table or an export holds takes 32 bytes: cloud-provider-openstack in
+/// Go has 70,000 of them.
+const INSTANCE_BYTES_MAX: usize = 4 << 20;
+
 fn pooled(stack_bytes: u64) -> wasmtime::Result<wasmtime::Engine> {
     let largest = |name: &str| {
         let bound = BOUNDS.iter().find(|bound| bound.name == name);
@@ -288,6 +293,8 @@ fn pooled(stack_bytes: u64) -> wasmtime::Result<wasmtime::Engine> {
         .total_tables(POOL_CALLS_MAX * TABLES_MAX)
         .total_stacks(POOL_CALLS_MAX)
         .max_core_instances_per_component(instances)
+        .max_component_instance_size(INSTANCE_BYTES_MAX)
+        .max_core_instance_size(INSTANCE_BYTES_MAX)
         .max_memories_per_component(MEMORIES_MAX)
         .max_memories_per_module(MEMORIES_MAX)
         .max_tables_per_component(TABLES_MAX)

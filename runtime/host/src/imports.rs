@@ -1,5 +1,5 @@
 //! The imports of a guest: one file for each interface of the contract's world `imports`, and WASI
-//! without files, environment and sockets.
+//! without sockets, with an empty environment and without directories.
 //!
 //! An import never blocks a thread and never holds more data than its limit. If the contract says
 //! that excess data is dropped, the import drops and counts it; if a limit ends the call, the

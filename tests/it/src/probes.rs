@@ -73,6 +73,8 @@ const TESTS: &[(&str, fn())] = &[
     ("table", guards::table_elements_end_a_guest_that_grows_its_tables),
     ("trap", guards::trap_says_where_the_guest_panicked),
     ("volume-labels", older::volume_labels_of_a_hostile_guest_are_refused),
+    ("wasi-files", guards::wasi_files_and_environment_are_empty),
+    ("wasi-handles", guards::wasi_handles_that_nothing_gave_end_the_call),
     ("wasi-http", http::wasi_http_goes_through_the_same_rules_and_budgets),
     ("wasi-stdio", soft::wasi_stdio_becomes_log_lines_under_the_budget),
 ];

@@ -222,17 +222,9 @@ fn withheld(import: &str) -> Option<&'static str> {
     let (package, _) = path.split_once('/').unwrap_or((path, ""));
     let is_0_2 = import.split_once('@').is_none_or(|(_, version)| version.starts_with("0.2."));
     Some(match package {
-        "wasi:filesystem" => {
-            "and the sandbox has no file system; read settings from skysail:provider/config, keep small values in skysail:provider/cache; \
-             a Rust guest built for wasm32-unknown-unknown imports none of it"
-        }
         "wasi:sockets" => "and the sandbox has no sockets; send requests with skysail:provider/http",
         "wasi:http" if is_0_2 && !has_wasi(path) => {
             "and of wasi:http the sandbox has outgoing-handler and types only; a provider serves no requests"
-        }
-        "wasi:cli" if path == "wasi:cli/environment" => {
-            "and the sandbox has no environment variables and no arguments; read settings from skysail:provider/config; a Rust guest built \
-             for wasm32-unknown-unknown imports none of it"
         }
         _ if !is_0_2 => {
             "and of WASI the sandbox has parts of 0.2 only; build the component for WASI 0.2, or without WASI"

@@ -44,7 +44,8 @@ fn component(contract: &[(&str, String)], wit: &str) -> Vec<u8> {
 
 const WASI_CLI: &str = "package wasi:cli@0.2.6; interface environment { get-environment: func() -> list<tuple<string, string>>; } \
                         interface exit { exit: func(status: result); }";
-const WASI_FILESYSTEM: &str = "package wasi:filesystem@0.2.6; interface preopens { count: func() -> u32; }";
+const WASI_FILESYSTEM: &str =
+    "package wasi:filesystem@0.2.6; interface preopens { count: func() -> u32; } interface mounts { f: func(); }";
 const WASI_HTTP: &str = "package wasi:http@0.2.6; interface incoming-handler { handle: func(); }";
 
 /// The contract, with every `from` replaced by `to`.
@@ -286,11 +287,10 @@ fn each_unknown_import_gets_a_refusal() {
             &contract("", ""),
             "package a:b; world test { include skysail:provider/provider@0.1.0; \
              import wasi:cli/environment@0.2.6; import wasi:cli/exit@0.2.6; import wasi:filesystem/preopens@0.2.6; \
-             import wasi:http/incoming-handler@0.2.6; import inline: interface { f: func(); } import g: func(); }",
+             import wasi:filesystem/mounts@0.2.6; import wasi:http/incoming-handler@0.2.6; import inline: interface { f: func(); } import g: func(); }",
         ),
         expect![[r#"
-            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:cli/environment@0.2.6, and the sandbox has no environment variables and no arguments; read settings from skysail:provider/config; a Rust guest built for wasm32-unknown-unknown imports none of it
-            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:filesystem/preopens@0.2.6, and the sandbox has no file system; read settings from skysail:provider/config, keep small values in skysail:provider/cache; a Rust guest built for wasm32-unknown-unknown imports none of it
+            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:filesystem/mounts@0.2.6, and of WASI the sandbox has clocks, random numbers, streams and standard output only; leave it out, or build without WASI
             WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:http/incoming-handler@0.2.6, and of wasi:http the sandbox has outgoing-handler and types only; a provider serves no requests
             UnknownImport: file /etc/skysail/provider.wasm: it imports inline, which this host does not have: a provider may import skysail:provider/{cache,clock,config,events,http,log,types}@0.1.0 and parts of WASI 0.2
             UnknownImport: file /etc/skysail/provider.wasm: it imports g, which this host does not have: a provider may import skysail:provider/{cache,clock,config,events,http,log,types}@0.1.0 and parts of WASI 0.2

@@ -1,8 +1,9 @@
 //! WASI 0.2 for components of any toolchain: clocks, random numbers, streams, standard output and
 //! error as log lines, exit as an outcome, and outgoing requests ([`super::wasi_http`]).
 //!
-//! Files, environment and sockets are not linked at all: a component that imports them is refused
-//! before it runs.
+//! Environment and files are linked for the toolchains whose every program imports them, and are
+//! empty: no variable, no argument, no directory, and so no file. Sockets are not linked: a
+//! component that imports them is refused before it runs.
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
@@ -11,6 +12,7 @@ use wasmtime_wasi::{
     WasiCtx, WasiCtxBuilder, WasiView as _,
     cli::{IsTerminal, StdoutStream, WasiCli, WasiCliView as _},
     clocks::{WasiClocks, WasiClocksView as _},
+    filesystem::{WasiFilesystem, WasiFilesystemView as _},
     p2::{OutputStream, Pollable, StreamError, StreamResult, bindings},
     random::WasiRandomView as _,
 };
@@ -32,8 +34,13 @@ const WRITE_BYTES_MAX: usize = 64 << 10;
 type Link = fn(&mut Linker<CallState>) -> wasmtime::Result<()>;
 
 /// The interfaces of WASI 0.2 that the sandbox offers, each with its link function: those that do
-/// not access the machine, and HTTP requests through the provider's client.
-const LINKS: [(&str, Link); 19] = [
+/// not access the machine, and HTTP requests through the provider's client. A component gets every
+/// directory and every descriptor from `preopens` or from another descriptor, and [`context`]
+/// preopens nothing.
+const LINKS: [(&str, Link); 22] = [
+    ("wasi:cli/environment", |l| {
+        bindings::cli::environment::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
+    }),
     ("wasi:cli/exit", |l| {
         bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, |state| state.charge_import().cli())
     }),
@@ -68,6 +75,16 @@ const LINKS: [(&str, Link); 19] = [
     }),
     ("wasi:clocks/wall-clock", |l| {
         bindings::clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, |state| state.charge_import().clocks())
+    }),
+    ("wasi:filesystem/preopens", |l| {
+        bindings::filesystem::preopens::add_to_linker::<CallState, WasiFilesystem>(l, |state| {
+            state.charge_import().filesystem()
+        })
+    }),
+    ("wasi:filesystem/types", |l| {
+        bindings::filesystem::types::add_to_linker::<CallState, WasiFilesystem>(l, |state| {
+            state.charge_import().filesystem()
+        })
     }),
     ("wasi:http/outgoing-handler", |l| {
         http::outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, |state| state.charge_import().http())
@@ -119,7 +136,8 @@ impl HasData for Io {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// A WASI context with only the standard output and error, which write into the call's log.
+/// A WASI context with only the standard output and error, which write into the call's log: without
+/// variables, arguments and directories.
 pub(crate) fn context(log: &CallLog, owed: Owed) -> WasiCtx {
     WasiCtxBuilder::new()
         .max_random_size(RANDOM_BYTES_MAX)

@@ -75,15 +75,15 @@ limits! {
         reason: "a table holds one element for each function whose address is taken: thousands",
     }
 
-    /// Core instances per call. Default 32.
+    /// Core instances per call. Default 64.
     instances: INSTANCES = {
         name: "instances",
         unit: "core instances",
         min: 1,
-        max: 32,
-        default: 32,
+        max: 64,
+        default: 64,
         beyond: "the call fails with `LimitExceeded` before it begins",
-        reason: "a component from one core module has about three, and the pool keeps room for 32",
+        reason: "a component from one core module has about three, one of componentize-py 38, and the pool keeps room for 64",
     }
 
     /// Handles to host resources that a guest may hold at the same time. Default 1,000.

@@ -472,7 +472,7 @@ fn limits() -> Value {
         "deadlineMs": 3_600_000,
         "memoryBytes": 1 << 30,
         "tableElements": 1,
-        "instances": 32,
+        "instances": 64,
         "handles": 8,
         "hostCallBytes": 4096,
         "resultBytes": 1 << 30,

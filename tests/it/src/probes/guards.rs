@@ -1,10 +1,10 @@
 //! Limits that end the call.
 
-use skysail_host::{CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, describe};
-use skysail_provider::{Code, Limit, LimitHit};
+use skysail_host::{Allocation, CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, describe};
+use skysail_provider::{Call, Clusters, Code, Limit, LimitHit};
 
 use super::{Attack, Attacked, Setup, ended_by};
-use crate::components::{hand_written, with_instances};
+use crate::components::{built, hand_written, with, with_instances};
 
 const MIB: u64 = 1 << 20;
 
@@ -165,6 +165,23 @@ pub(super) async fn instances_beyond_the_limit_do_not_start() {
         .await;
 }
 
+/// More than wasmtime's default for a pool allows. The vendors' providers for AWS and OpenStack in
+/// Go have 33,000 and 70,000 in their tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_with_40_000_functions_runs_in_the_pool() {
+    const FUNCTIONS: usize = 40_000;
+    let indices: Vec<_> = (0..FUNCTIONS).map(|index| index.to_string()).collect();
+    let (functions, indices) = ("(func)".repeat(FUNCTIONS), indices.join(" "));
+    let module =
+        format!("(core module $large {functions} (table {FUNCTIONS} funcref) (elem (i32.const 0) func {indices}))");
+    let wasm = with(&hand_written("instances"), &format!("{module} (core instance (instantiate $large))"));
+    let engine = Engine::new().unwrap();
+    assert_eq!(engine.allocation(), Allocation::Pooling);
+    let serving = Setup::of("probe", &wasm).serve(&engine, &CallRecorder::default()).await;
+    let answer = Clusters::list(&serving, &Call::default()).await;
+    assert_eq!(answer.map(|clusters| clusters.len()), Ok(0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn handles_end_a_guest_that_never_drops_them() {
     let attacked = Attacked::new("handles", Limits { handles: 50, ..Limits::default() }).await;
@@ -243,6 +260,28 @@ pub(super) async fn exit_has_its_own_outcome() {
             assert_eq!(error.message, expected);
         })
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn wasi_files_and_environment_are_empty() {
+    assert!(std::env::vars().next().is_some() && std::env::args().next().is_some(), "this process has some");
+    let attacked = Attacked::new("wasi-files", Limits::default()).await;
+    attacked.run(Attack::Master, |result, _| assert_eq!(result, Ok("[] [] None []".to_owned()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn wasi_handles_that_nothing_gave_end_the_call() {
+    let wasm = built("probe-wasi-handles");
+    // The first handle of a component is that of the stream, and the others do not exist.
+    for handle in ["0", "1", "2", "1000", "4294967295"] {
+        let attacked = Attacked::of(Setup { config: handle, ..Setup::of("probe", &wasm) }).await;
+        attacked
+            .run(Attack::Master, move |result, _| {
+                let error = result.unwrap_err();
+                assert_eq!(error.code, Code::Trapped, "handle {handle}: {error}");
+            })
+            .await;
+    }
 }
 
 /// The resident memory of this process, from the kernel.
