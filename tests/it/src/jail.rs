@@ -98,7 +98,7 @@ async fn the_jail_and_a_slot_refuse_the_same_components() {
         ("a memory of 4 GiB", module("(memory 65536)")),
         ("33 tables", module(&"(table 1 funcref)".repeat(33))),
         ("a table of a million elements", module("(table 1000000 funcref)")),
-        ("42 core instances", with_instances(&good, 42)),
+        ("80 core instances", with_instances(&good, 80)),
         (
             "unknown functions of WASI",
             with(&good, r#"(import "wasi:random/random@0.2.0" (instance (export "choose" (func))))"#),

@@ -42,7 +42,7 @@ async fn two_cleans_up(world: &mut World) {
     "#]],
         )
         .await;
-    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert!(world.clouds.get(1).unwrap().fake.cloud().is_empty());
 }
 
 async fn holder(world: &World) -> Value {
