@@ -42,7 +42,7 @@ async fn two_cleans_up(world: &mut World) {
     "#]],
         )
         .await;
-    assert!(world.clouds.get(1).unwrap().fake.cloud().is_empty());
+    assert!(world.clouds.get(1).is_some_and(|cloud| cloud.fake.cloud().is_empty()));
 }
 
 async fn holder(world: &World) -> Value {
