@@ -67,7 +67,8 @@ impl Said {
         }
         // <Response><Errors><Error> of EC2, <ErrorResponse><Error> of the others.
         let is_error = failed || matches!(root, "Response" | "ErrorResponse");
-        let Some(document) = xml::parse(body).ok().filter(|_| is_error) else { return Self::Nothing };
+        let document = if is_error { xml::parse(body).ok() } else { None };
+        let Some(document) = document else { return Self::Nothing };
         document.root().descendant("Error").map_or(Self::Nothing, |error| Self::Fault {
             code: error.text_of(&["Code"]).to_owned(),
             message: error.text_of(&["Message"]).to_owned(),

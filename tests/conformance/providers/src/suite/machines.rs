@@ -197,7 +197,14 @@ pub async fn machines_beyond_a_thousand_are_found<C: Cloud>() -> Result<()> {
 /// # Errors
 /// The provider does otherwise.
 pub async fn a_page_of_nodes_costs_at_most_100_million_units_of_fuel<C: Cloud>() -> Result<()> {
-    let world = World::<C>::start().await?;
+    the_first_page_costs_little_fuel(&World::<C>::start().await?).await
+}
+
+/// As [`a_page_of_nodes_costs_at_most_100_million_units_of_fuel`], in a world of one's own.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn the_first_page_costs_little_fuel<C: Cloud>(world: &World<C>) -> Result<()> {
     let nodes = set(world.cloud.add_numbered_machines(NODES_PER_PAGE).await?);
     let answers = world.machines(&nodes, Detail::Metadata).await?;
     ensure!(answers.iter().all(Result::is_ok), "{:?}", answers.iter().find(|answer| answer.is_err()));

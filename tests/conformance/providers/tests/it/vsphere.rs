@@ -9,6 +9,7 @@ use skysail_test_providers::{
     cloud::Cloud as _,
     clouds::vsphere::Vsphere,
     leaks,
+    suite::machines,
     world::{World, set},
 };
 
@@ -160,5 +161,13 @@ async fn a_config_without_labels_asks_for_no_tags() -> Result<()> {
     let requests = world.proxy.take();
     let other = requests.iter().find(|request| request.path != "/sdk");
     ensure!(other.is_none(), "a request to another API than SOAP: {other:?}");
+    leaks::none()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_nodes_without_zones_costs_little_fuel() -> Result<()> {
+    let mut cloud = Vsphere::start().await?;
+    cloud.labels = false;
+    machines::the_first_page_costs_little_fuel(&Vcenter::before(cloud).await?).await?;
     leaks::none()
 }
