@@ -77,6 +77,7 @@ pub(crate) const RULES: &[Rule] = &[
     rules::tests::WAIT_FOR_CONDITIONS,
     rules::tests::ONE_BINARY,
     rules::tests::MUTATIONS_APPLY,
+    rules::tests::MUTATIONS_LISTED,
     rules::tests::PROBES,
     rules::conformance::CONFORMANCE,
     rules::conformance::NAMED_TESTS,

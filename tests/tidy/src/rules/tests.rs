@@ -1,5 +1,7 @@
 //! Rules for tests: names, no skipped tests, waits, mutations, probes.
 
+use std::collections::BTreeMap;
+
 use crate::{
     rule::{Hit, Rule},
     source::{Source, find_word, function_name},
@@ -72,6 +74,42 @@ pub(crate) const MUTATIONS_APPLY: Rule = Rule {
         patches.flat_map(|file| hunks_without_a_place(tree, file)).collect()
     },
 };
+
+pub(crate) const MUTATIONS_LISTED: Rule = Rule {
+    name: "mutations-listed",
+    why: "the table of deliberate bugs is the only place where a reader sees what the simulation finds",
+    remedy: "a row `| `name` | bug |` in the table of mutations/README.md, the bug as in the first line of the patch",
+    check: |tree| {
+        let mut hits = Vec::new();
+        for table in tree.files.iter().filter(|file| file.path.ends_with("/mutations/README.md")) {
+            let folder = table.path.trim_end_matches("README.md");
+            let mut unlisted: BTreeMap<_, _> =
+                tree.files.iter().filter_map(|file| Some((patch_of(folder, file)?, file))).collect();
+            for (number, line) in table.lines() {
+                let row = line.strip_prefix("| `").and_then(|row| row.strip_suffix(" |"));
+                let Some((name, bug)) = row.and_then(|row| row.split_once("` | ")) else { continue };
+                match unlisted.remove(name) {
+                    None => hits.push(Hit::new(&table.path, number, format!("{name}.patch does not exist"))),
+                    Some(patch) if patch.text.lines().next() != Some(bug) => {
+                        hits.push(Hit::new(
+                            &table.path,
+                            number,
+                            format!("{} begins with another sentence", patch.path),
+                        ));
+                    }
+                    Some(_) => {}
+                }
+            }
+            hits.extend(unlisted.values().map(|patch| Hit::new(&patch.path, 0, format!("{} has no row", table.path))));
+        }
+        hits
+    },
+};
+
+/// The name of a patch of the folder, which the table gives.
+fn patch_of<'tree>(folder: &str, file: &'tree File) -> Option<&'tree str> {
+    file.path.strip_prefix(folder)?.strip_suffix(".patch")
+}
 
 /// The hunks of a patch whose old lines are not in their file.
 fn hunks_without_a_place(tree: &Tree, patch: &File) -> Vec<Hit> {
