@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo picture test test-aws test-openstack test-vsphere check simulate guests bench bench-providers fmt
+.PHONY: help setup demo picture test test-aws test-openstack test-vsphere check simulate guests image manifests bench bench-providers fmt
 MAKEFLAGS += --no-print-directory
 
 # Runs a command with the tools that .ci/setup found or built.
@@ -77,6 +77,18 @@ bench-providers: ## requests, fuel and time of each provider in front of its clo
 	@.ci/setup bench-providers
 	@$(with) guests/build.sh
 	@$(cargo) run --locked --release -p skysail-test-providers --features aws,openstack --bin provider-figures
+
+image: ## an OCI image of the manager in target/image, without a shell, for a user without rights; the same bytes each time
+	@.ci/setup image
+	@.ci/program
+	@.ci/image "$${CARGO_TARGET_DIR:-target}/program/skysail" "$${CARGO_TARGET_DIR:-target}/image"
+
+manifests: ## write deploy/manifests from the program and the chart of deploy/chart
+	@.ci/setup manifests
+	@$(cargo) run --locked -q -p skysail -- crd >deploy/manifests/crd.yaml.new && mv deploy/manifests/crd.yaml.new deploy/manifests/crd.yaml
+	@to=$$(mktemp -d); trap 'rm -rf "$$to"' EXIT; \
+	  $(with) helm template skysail deploy/chart --namespace skysail-system --no-hooks --output-dir "$$to" >/dev/null; \
+	  for f in "$$to"/skysail/templates/*.yaml; do sed -e 1d -e '/^# Source: /d' -e '/^$$/d' "$$f" >"deploy/manifests/$${f##*/}"; done
 
 fmt: ## format everything
 	@.ci/setup check

@@ -7,6 +7,9 @@ rust_wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 go_wanted=1.26
 # A third-party client of registries. It declares no Rust version and builds with the pinned one.
 wkg_wanted=0.16.1
+helm_wanted=4.3.1
+# Its CustomResourceDefinitions validate the monitors and rules of the chart.
+prometheus_operator_wanted=0.85.0
 tools=$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools
 
 # at_least HAVE WANTED

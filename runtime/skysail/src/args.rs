@@ -1,8 +1,10 @@
 //! The command line as clap types. The module `commands` implements the commands; the flags of
 //! `skysail run` are in `args/run`.
 
+mod crd;
 #[cfg(feature = "dev")]
 mod dev;
+mod explain;
 mod functions;
 mod orphans;
 mod registry;
@@ -16,8 +18,10 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::exit;
 
+pub(crate) use crd::CrdArgs;
 #[cfg(feature = "dev")]
 pub(crate) use dev::DevArgs;
+pub(crate) use explain::ExplainArgs;
 pub(crate) use functions::function_names;
 pub(crate) use orphans::OrphansArgs;
 pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
@@ -35,6 +39,7 @@ const DEV_EXAMPLES: &str = "";
 const EXAMPLES: &str = "
   skysail run --provider-file providers.yaml    manage your cluster
   skysail status                                show the state of each provider
+  skysail explain LinkFailed                    explain a name of a message
   skysail inspect provider.wasm                 list imports and exports
   skysail call provider.wasm identity.describe  call one function
   skysail push provider.wasm ghcr.io/org/provider:v1
@@ -74,12 +79,14 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// List the load balancers in the cloud that no Service needs, and delete those that you name.
     Orphans(OrphansArgs),
+    /// Explain a name of a message, a metric, a limit or a flag, and say what to do.
+    Explain(ExplainArgs),
     /// Push a component to an OCI registry.
     Push(PushArgs),
     /// Pull a component from an OCI registry.
     Pull(PullArgs),
-    /// Print the CustomResourceDefinition of `Provider`, for `kubectl apply -f -`.
-    Crd,
+    /// Print the CustomResourceDefinition of `Provider`, or apply it to the cluster.
+    Crd(CrdArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
 }

@@ -5,6 +5,7 @@ mod completions;
 mod crd;
 #[cfg(feature = "dev")]
 mod dev;
+mod explain;
 mod inspect;
 mod orphans;
 mod pull;
@@ -29,10 +30,11 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
         Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Orphans(args) => orphans::run(args),
         Command::Push(args) => push::run(args),
         Command::Pull(args) => pull::run(args),
-        Command::Crd => crd::run(),
+        Command::Crd(args) => crd::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

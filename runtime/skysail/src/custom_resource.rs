@@ -20,6 +20,9 @@ pub(crate) use self::status::{
 };
 use crate::provider_file::{self, API_VERSION, KIND};
 
+/// The annotation of the definition with the version of the program that it belongs to.
+pub(crate) const VERSION_ANNOTATION: &str = "skysail.dev/version";
+
 /// The comment above the printed definition.
 const HEAD: &str = "# The cluster-scoped resource Provider, as `skysail crd` prints it.\n";
 
@@ -36,7 +39,10 @@ pub(crate) fn definition() -> anyhow::Result<CustomResourceDefinition> {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("providers.{group}")},
+        "metadata": {
+            "name": format!("providers.{group}"),
+            "annotations": {VERSION_ANNOTATION: env!("CARGO_PKG_VERSION")},
+        },
         "spec": {
             "group": group,
             // The claims of providers on Services and nodes reach over all namespaces.

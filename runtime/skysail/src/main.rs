@@ -12,6 +12,7 @@ mod exit;
 mod leader_migration;
 mod leadership;
 mod output;
+mod pages;
 mod provider_file;
 mod providers;
 mod signals;

@@ -7,6 +7,7 @@
 
 pub mod api_server;
 pub mod front;
+pub mod helm;
 pub mod incus;
 pub mod leaks;
 pub mod manager;

@@ -104,10 +104,22 @@ impl Manager {
         Self::spawn_in(TempDir::new()?, &[&["--provider-resources"], flags].concat(), kubeconfig)
     }
 
+    /// The same with another program, which gets the arguments of `skysail`.
+    ///
+    /// # Errors
+    /// The program does not start.
+    pub fn spawn_program(program: &Path, flags: &[&str], kubeconfig: &Path) -> Result<Self> {
+        Self::spawn_as(program, TempDir::new()?, flags, kubeconfig)
+    }
+
     fn spawn_in(folder: TempDir, flags: &[&str], kubeconfig: &Path) -> Result<Self> {
+        Self::spawn_as(&skysail()?, folder, flags, kubeconfig)
+    }
+
+    fn spawn_as(program: &Path, folder: TempDir, flags: &[&str], kubeconfig: &Path) -> Result<Self> {
         let port = ports::free()?;
         let written: Vec<_> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-        let mut command = command(folder.path(), kubeconfig, port)?;
+        let mut command = command(program, folder.path(), kubeconfig, port)?;
         let process = command.args(flags).spawn().context("cannot start the manager")?;
         let (metrics, kubeconfig) = (format!("https://127.0.0.1:{port}"), kubeconfig.to_owned());
         Ok(Self { folder, command, process, metrics, kubeconfig, written })
@@ -297,9 +309,9 @@ impl Drop for Manager {
 }
 
 /// `skysail run` with the flags of all tests; the provider file and the log are in the folder.
-fn command(folder: &Path, kubeconfig: &Path, port: u16) -> Result<Command> {
+fn command(program: &Path, folder: &Path, kubeconfig: &Path, port: u16) -> Result<Command> {
     let log = File::create(folder.join("log"))?;
-    let mut command = Command::new(skysail()?);
+    let mut command = Command::new(program);
     command
         .args([
             "run",

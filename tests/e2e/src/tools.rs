@@ -83,8 +83,11 @@ fn oras(registry: &Registry, arguments: &[&str]) -> Result<()> {
     run(python, &[&[&*script], arguments, &[&config, &ca]].concat()).map(drop)
 }
 
-/// A program below `target/tools`.
-fn installed(path: &str) -> Result<String> {
+/// A program or a file below `target/tools`.
+///
+/// # Errors
+/// `.ci/setup test` has not installed it.
+pub fn installed(path: &str) -> Result<String> {
     let program = target().join("tools").join(path);
     ensure!(program.exists(), "{} is missing; install the pinned version with .ci/setup test", program.display());
     Ok(program.display().to_string())

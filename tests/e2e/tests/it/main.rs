@@ -2,9 +2,12 @@
 
 mod as_users_see_it;
 mod busy_api_server;
+mod chart;
 mod cloud_alone;
 mod config_map;
+mod documents;
 mod election;
+mod image;
 mod killed;
 mod leaks;
 mod manifests;

@@ -12,6 +12,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use skysail_test_e2e::{
     api_server::ApiServer,
+    helm::rendered,
     manager::Manager,
     objects::{
         address_of, create_service, delete_service, has_network, initialized, nodes, register_node, services,
@@ -26,11 +27,9 @@ use crate::simulated::Simulated;
 
 /// Providers from a mounted file: the component beside the provider file, as the README says.
 pub(crate) const FROM_A_FILE: &str = "provider-file";
-/// A ServiceAccount for each controller.
-const PER_CONTROLLER: &str = "per-controller";
 /// The names in the commands of the README.
-const TOKEN: &str = "token";
-const COMPONENT: &str = "provider.wasm";
+pub(crate) const TOKEN: &str = "token";
+pub(crate) const COMPONENT: &str = "provider.wasm";
 
 /// The folder with these components of kustomize.
 pub(crate) fn manifests(parts: &[&str]) -> Result<TempDir> {
@@ -45,6 +44,19 @@ pub(crate) fn manifests(parts: &[&str]) -> Result<TempDir> {
     }
     let file = folder.path().join("kustomization.yaml");
     fs::write(&file, format!("{}components: [{}]\n", fs::read_to_string(&file)?, parts.join(", ")))?;
+    Ok(folder)
+}
+
+/// The folder with providers from a file, and what the chart renders for a ServiceAccount for each
+/// controller.
+fn per_controller() -> Result<TempDir> {
+    let folder = manifests(&[FROM_A_FILE])?;
+    let file = folder.path().join("kustomization.yaml");
+    let kustomization = fs::read_to_string(&file)?;
+    for (name, text) in rendered(&["--set", "serviceAccountPerController=true"])? {
+        fs::write(folder.path().join(name), text)?;
+    }
+    fs::write(&file, kustomization.replace("- rbac.yaml\n", "- rbac.yaml\n- rbac-per-controller.yaml\n"))?;
     Ok(folder)
 }
 
@@ -169,7 +181,7 @@ async fn the_manager_serves_a_provider_object_on_the_rights_of_the_readmes_steps
 
 #[tokio::test]
 async fn each_controller_lives_on_the_rights_of_its_own_service_account() -> Result<()> {
-    let world = World::from_a_file(&manifests(&[FROM_A_FILE, PER_CONTROLLER])?).await?;
+    let world = World::from_a_file(&per_controller()?).await?;
     world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.log_tail()))?;
     world.nothing_was_refused()?;
     for controller in CONTROLLERS {
@@ -312,7 +324,7 @@ impl World {
 
 /// The flags of the applied Deployment without those for the cluster's name, the providers and the
 /// container's folders, and with a flag for routes.
-fn flags(server: &ApiServer, providers: &str) -> Result<Vec<String>> {
+pub(crate) fn flags(server: &ApiServer, providers: &str) -> Result<Vec<String>> {
     let path = "jsonpath={.spec.template.spec.containers[0].args}";
     let flags = server.kubectl(&["-n", "skysail-system", "get", "deployment", "skysail", "-o", path])?;
     let mut flags: Vec<String> = serde_json::from_str(&flags)?;
@@ -341,7 +353,7 @@ fn commands_of_the_readme(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// A Provider with the token and the component of the README's commands.
-fn provider(url: &str) -> Value {
+pub(crate) fn provider(url: &str) -> Value {
     let place = |name: &str, key: &str| json!({ "namespace": "skysail-system", "name": name, "key": key });
     json!({
         "apiVersion": "skysail.dev/v1alpha1",
@@ -428,7 +440,7 @@ async fn the_rights_are_no_more_than_the_controllers_use() -> Result<()> {
 
 #[tokio::test]
 async fn the_rights_of_each_account_are_no_more_than_its_controller_uses() -> Result<()> {
-    rights_are(&manifests(&[PER_CONTROLLER])?, &RIGHTS_PER_CONTROLLER)
+    rights_are(&per_controller()?, &RIGHTS_PER_CONTROLLER)
 }
 
 fn rights_are(folder: &TempDir, expected: &[(&str, &[&str])]) -> Result<()> {

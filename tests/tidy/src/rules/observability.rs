@@ -1,6 +1,6 @@
 //! Checks that the page for operators names each metric and each Event, and no others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     rule::{Hit, Rule},
@@ -48,6 +48,48 @@ pub(crate) const EVENTS_DOCUMENTED: Rule = Rule {
         compared(&emitted, &rows)
     },
 };
+
+/// The alerts and the dashboard of the chart.
+const ALERTS: &str = "deploy/chart/files/alerts.yaml";
+const DASHBOARD: &str = "deploy/chart/files/dashboard.json";
+/// Words with an underscore in an expression that are no metrics.
+const NO_METRICS: [&str; 3] = ["histogram_quantile", "label_values", "__rate_interval"];
+
+pub(crate) const ALERTS_DOCUMENTED: Rule = Rule {
+    name: "alerts-documented",
+    why: "an alert without a row tells nobody what to do, and an alert on a metric that nothing serves never fires",
+    remedy: "one row `| expression | for | meaning | what to do |` for each alert of the chart, and metrics that have a row",
+    check: |tree| {
+        let (Some(page), Some(alerts)) = (tree.get(PAGE), tree.get(ALERTS)) else {
+            return vec![Hit::new(ALERTS, 0, "there is no page, or there are no alerts")];
+        };
+        let documented: BTreeMap<_, _> =
+            rows(page).filter(|(_, cell)| cell.contains([' ', '('])).map(|(line, cell)| (cell, line)).collect();
+        let fires: BTreeMap<String, (String, usize)> = expressions(alerts)
+            .map(|(line, expression)| (expression.to_owned(), (alerts.path.clone(), line)))
+            .collect();
+        let mut hits = compared(&fires, &documented);
+        let metrics: BTreeSet<_> = rows(page).map(|(_, name)| name).collect();
+        for file in [Some(alerts), tree.get(DASHBOARD)].into_iter().flatten() {
+            for (number, expression) in expressions(file) {
+                let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let words = words.filter(|word| word.contains('_') && !NO_METRICS.contains(word));
+                let unknown = words.filter(|word| !metrics.contains(word.trim_end_matches("_bucket")));
+                hits.extend(unknown.map(|word| Hit::new(&file.path, number, format!("{PAGE} has no metric {word}"))));
+            }
+        }
+        hits
+    },
+};
+
+/// The expressions of alerts or of panels, one on a line.
+fn expressions(file: &File) -> impl Iterator<Item = (usize, &str)> {
+    file.lines().filter_map(|(number, line)| {
+        let yaml = line.trim_start().strip_prefix("expr: ");
+        let json = || Some(line.split_once("\"expr\": \"")?.1.split_once("\",")?.0);
+        Some((number, yaml.or_else(json)?))
+    })
+}
 
 /// Names of the program without a row, and rows without a name of the program.
 fn compared(program: &BTreeMap<String, (String, usize)>, rows: &BTreeMap<&str, usize>) -> Vec<Hit> {

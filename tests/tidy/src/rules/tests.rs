@@ -1,6 +1,6 @@
 //! Rules for tests: names, no skipped tests, waits, mutations, probes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     rule::{Hit, Rule},
@@ -136,6 +136,32 @@ fn hunks_without_a_place(tree: &Tree, patch: &File) -> Vec<Hit> {
     hits.extend(judge(hunk, target));
     hits
 }
+
+/// The page with the promises of the sandbox.
+const SECURITY: &str = "SECURITY.md";
+
+pub(crate) const PROMISES_SHOWN: Rule = Rule {
+    name: "promises-shown",
+    why: "a promise of the sandbox that no test attacks is a hope, and a probe that is not listed proves nothing to a reader",
+    remedy: "name existing tests and every folder of guests/probes in the table of SECURITY.md",
+    check: |tree| {
+        let Some(page) = tree.get(SECURITY) else { return vec![Hit::new(SECURITY, 0, "there is no page")] };
+        let tests: BTreeSet<_> = tests(tree).into_iter().map(|(_, _, name)| name).collect();
+        let mut hits = Vec::new();
+        for (number, line) in page.lines() {
+            let quoted = line.split('`').skip(1).step_by(2).filter(|word| word.matches('_').count() > 2);
+            let unknown = quoted.filter(|word| !tests.contains(*word));
+            hits.extend(unknown.map(|word| Hit::new(SECURITY, number, format!("there is no test {word}"))));
+        }
+        for manifest in tree.manifests() {
+            let probe = manifest.path.strip_prefix("guests/probes/").and_then(|rest| rest.strip_suffix("/Cargo.toml"));
+            if probe.is_some_and(|probe| !page.text.contains(&format!("`{probe}`"))) {
+                hits.push(Hit::new(&manifest.path, 0, format!("{SECURITY} does not name this probe")));
+            }
+        }
+        hits
+    },
+};
 
 pub(crate) const ONE_BINARY: Rule = Rule {
     name: "one-test-binary",

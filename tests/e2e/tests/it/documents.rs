@@ -1,0 +1,361 @@
+//! The commands of the operators' documents, run as a reader types them: on a real API server, with
+//! a real registry, in the order of the pages. No kubelet runs: what a command asks of a pod is
+//! answered for it ([`KUBECTL`]).
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+use skysail_test_e2e::{
+    api_server::ApiServer,
+    helm::NAMESPACE,
+    manager::Manager,
+    objects::{create_service, register_node},
+    registry::Registry,
+    tools::installed,
+    workspace::{component, digest_of, root, run, skysail},
+};
+use tempfile::TempDir;
+
+use crate::{manifests::provider, simulated::Simulated};
+
+/// The pages whose commands run in one cluster, in this order: the last one removes the manager.
+const PAGES: [&str; 6] = [
+    "deploy/docs/providers.md",
+    "deploy/docs/troubleshooting.md",
+    "deploy/docs/sources.md",
+    "deploy/docs/rollouts.md",
+    "deploy/docs/migration.md",
+    "deploy/docs/upgrades.md",
+];
+
+/// The page whose commands install the manager.
+const CHART: &str = "deploy/chart/README.md";
+
+/// The pages whose commands another test runs, or none: page, and which test or why.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("README.md", "CI runs `make test`, and tests/it the demonstration"),
+    ("deploy/docs/signatures.md", "cosign cannot be had here; runtime/sources tests its signatures"),
+    ("deploy/manifests/README.md", "manifests.rs runs its third step, real_incus.rs what makes a certificate"),
+];
+
+/// How a command begins that is not run, and why.
+const NOT_RUN: [(&str, &str); 4] = [
+    ("wkg ", "other_tools.rs pushes with it"),
+    ("oras ", "the program cannot be had here; other_tools.rs pushes with its Python package"),
+    ("python3 -c 'import oras", "other_tools.rs pushes with it"),
+    ("aws ", "a command of a cloud that is not here"),
+];
+
+/// kubectl for a cluster without kubelets and controllers: what a pod would answer comes from the
+/// manager of the test, and nothing waits for a controller that does not run.
+const KUBECTL: &str = r#"#!/bin/bash
+set -euo pipefail
+case " $* " in
+*" exec "*) while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;;
+*" logs "*) exec cat "$MANAGER_LOG" ;;
+*" port-forward "* | *" rollout status "*) exit 0 ;;
+" delete -k "*) exec "$KUBECTL" "$@" --wait=false ;;
+" wait "*) exec "$KUBECTL" "$@" --timeout=300s ;;
+esac
+exec "$KUBECTL" "$@"
+"#;
+
+/// The blocks of commands of a page: those without a language, or of the shell.
+fn blocks(page: &str) -> Vec<String> {
+    let (mut found, mut block) = (Vec::new(), None::<(bool, String)>);
+    for line in page.lines() {
+        match (&mut block, line.trim_start().strip_prefix("```")) {
+            (None, Some(language)) => block = Some((matches!(language, "" | "sh"), String::new())),
+            (Some((is_shell, text)), Some(_)) => {
+                if *is_shell {
+                    found.push(std::mem::take(text));
+                }
+                block = None;
+            }
+            (Some((_, text)), None) => {
+                text.push_str(line.trim_start());
+                text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+/// The commands of a block: a command may have several lines.
+fn commands(block: &str) -> Result<Vec<String>> {
+    let (mut found, mut begun) = (Vec::new(), String::new());
+    for line in block.lines() {
+        begun.push_str(line);
+        let goes_on = line.ends_with('\\');
+        begun.push('\n');
+        // bash knows whether a command is complete.
+        if !goes_on && Command::new("bash").args(["-n", "-c", &begun]).output()?.status.success() {
+            found.push(std::mem::take(&mut begun));
+        }
+    }
+    ensure!(begun.is_empty(), "bash does not read {begun:?}");
+    found.retain(|command| !command.trim().is_empty() && !command.starts_with('#'));
+    Ok(found)
+}
+
+fn page(path: &str) -> Result<String> {
+    fs::read_to_string(root().join(path)).with_context(|| path.to_owned())
+}
+
+#[test]
+fn every_page_with_commands_is_run_or_says_why_not() -> Result<()> {
+    let listed: BTreeSet<String> = PAGES
+        .iter()
+        .chain([&CHART])
+        .chain(ELSEWHERE.iter().map(|(page, _)| page))
+        .map(|page| (*page).to_owned())
+        .collect();
+    let mut with_commands = BTreeSet::new();
+    for folder in ["", "deploy/chart", "deploy/docs", "deploy/manifests"] {
+        for entry in fs::read_dir(root().join(folder))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let path = Path::new(folder).join(&name).display().to_string();
+            if name.ends_with(".md") && (!folder.is_empty() || name == "README.md") && !blocks(&page(&path)?).is_empty()
+            {
+                with_commands.insert(path);
+            }
+        }
+    }
+    ensure!(with_commands == listed, "pages with commands: {with_commands:#?}, listed: {listed:#?}");
+    Ok(())
+}
+
+/// What the test does after a command.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// The password of the test's registry, which no page has.
+    WriteRegistrySecret,
+    /// As the pods of the Deployment, which serve the first Provider.
+    StartManager,
+}
+
+impl Act {
+    fn after(command: &str) -> Option<Self> {
+        match command {
+            _ if command.starts_with("kubectl create namespace") => Some(Self::WriteRegistrySecret),
+            _ if command.starts_with("kubectl apply -f example.yaml") => Some(Self::StartManager),
+            _ if command.starts_with("helm install") => Some(Self::StartManager),
+            _ => None,
+        }
+    }
+}
+
+/// An operator with a terminal.
+struct Reader {
+    manager: Option<Manager>,
+    server: ApiServer,
+    registry: Registry,
+    _cloud: Simulated,
+    folder: TempDir,
+    digest: String,
+}
+
+impl Reader {
+    /// A cluster, and the files that the pages name.
+    async fn start() -> Result<Self> {
+        let (server, registry) = (ApiServer::start()?, Registry::secured().await?);
+        let (cloud, folder) = (Simulated::start(&["a"]).await?, TempDir::new()?);
+        let at = |name: &str| folder.path().join(name);
+        let wasm = component("simcloud")?;
+        for tag in ["stable", "v1", "v2"] {
+            registry.push(&wasm, tag)?;
+        }
+        fs::write(at("token"), cloud.token().1)?;
+        fs::copy(&wasm, at("provider.wasm"))?;
+        let mut object = example(PAGES[0])?;
+        point_at_the_test(&mut object["spec"], &cloud, &registry)?;
+        fs::write(at("example.yaml"), object.to_string())?;
+        let mut values = example(CHART)?;
+        point_at_the_test(&mut values["providers"][0]["spec"], &cloud, &registry)?;
+        fs::write(at("values.yaml"), values.to_string())?;
+        symlink(root().join("deploy").canonicalize()?, at("deploy"))?;
+        fs::create_dir_all(at(".docker"))?;
+        fs::write(at(".docker/config.json"), registry.docker_config())?;
+        fs::create_dir(at("bin"))?;
+        fs::write(at("bin/kubectl"), KUBECTL)?;
+        fs::set_permissions(at("bin/kubectl"), fs::Permissions::from_mode(0o755))?;
+        symlink(skysail()?.canonicalize()?, at("bin/skysail"))?;
+        symlink(Path::new(&installed("bin/helm")?).canonicalize()?, at("bin/helm"))?;
+        Ok(Self { manager: None, server, registry, _cloud: cloud, digest: digest_of(&wasm)?, folder })
+    }
+
+    fn write_registry_secret(&self) -> Result<()> {
+        let config = self.folder.path().join(".docker/config.json");
+        let config = format!("--from-file=.dockerconfigjson={}", config.display());
+        let kind = "--type=kubernetes.io/dockerconfigjson";
+        self.server.kubectl(&["-n", NAMESPACE, "create", "secret", "generic", "registry", kind, &config]).map(drop)
+    }
+
+    /// What stands in the cluster before the first page: the manifests, a manager in Go with its
+    /// Secret, a node, a Service, and what only this test needs.
+    async fn prepare(&self) -> Result<()> {
+        let (server, client) = (&self.server, self.server.client().await?);
+        server.kubectl(&["apply", "--server-side", "-k", &root().join("deploy/manifests").display().to_string()])?;
+        server.wait_for_definition("providers.skysail.dev").await?;
+        let namespaced = |more: &[&str]| server.kubectl(&[&["-n", NAMESPACE, "create"], more].concat()).map(drop);
+        self.write_registry_secret()?;
+        namespaced(&["role", "registry", "--verb=get", "--resource=secrets", "--resource-name=registry"])?;
+        let account = format!("--serviceaccount={NAMESPACE}:skysail");
+        namespaced(&["rolebinding", "registry", "--role=registry", &account])?;
+        for (kind, more) in [("Deployment", json!({"replicas": 1})), ("DaemonSet", json!({}))] {
+            let labels = json!({"app": "old"});
+            let container = json!({"name": "old", "image": "old", "args": ["--cluster-name=kubernetes"]});
+            let mut spec = json!({
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            });
+            spec.as_object_mut().context("no object")?.extend(more.as_object().cloned().unwrap_or_default());
+            let metadata = json!({"name": "old", "namespace": "kube-system"});
+            self.apply(&json!({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}))?;
+        }
+        let secret =
+            ["-n", "kube-system", "create", "secret", "generic", "cloud-config", "--from-literal=cloud.conf=x"];
+        server.kubectl(&secret)?;
+        register_node(&client, "a").await?;
+        create_service(&client, "web", 80, 30_080).await
+    }
+
+    fn apply(&self, object: &Value) -> Result<()> {
+        let file = self.folder.path().join("object.json");
+        fs::write(&file, object.to_string())?;
+        self.server.kubectl(&["apply", "-f", &file.display().to_string()]).map(drop)
+    }
+
+    /// Runs the commands of a page, each block in a shell of its own.
+    fn follow(&mut self, path: &str) -> Result<()> {
+        for block in blocks(&page(path)?) {
+            let mut commands = commands(&block)?;
+            commands.retain(|command| !NOT_RUN.iter().any(|(begin, _)| command.starts_with(begin)));
+            // What the test does after a command has to be done before the next one.
+            for part in commands.split_inclusive(|command| Act::after(command).is_some()) {
+                let script = part.concat();
+                self.run(&script).with_context(|| format!("{path}: {script}"))?;
+                if let Some(act) = part.last().and_then(|command| Act::after(command)) {
+                    self.act(act)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, act: Act) -> Result<()> {
+        match act {
+            Act::WriteRegistrySecret => self.write_registry_secret(),
+            Act::StartManager => {
+                let token = self.server.kubectl(&["-n", NAMESPACE, "create", "token", "skysail"])?;
+                let kubeconfig = self.server.write_kubeconfig("skysail", &token)?;
+                self.manager = Some(Manager::spawn_with_resources(&[], &kubeconfig)?);
+                Ok(())
+            }
+        }
+    }
+
+    fn run(&mut self, script: &str) -> Result<()> {
+        let folder = self.folder.path();
+        let manager = self.manager.as_ref().map_or("", |manager| manager.address());
+        let port = manager.rsplit(':').next().unwrap_or_default();
+        let typed = script
+            .replace("ghcr.io/", &format!("{}/", self.registry.host()))
+            .replace("10258", port)
+            .replace("sha256:…", &self.digest)
+            .replace("OLD", "old")
+            .replace("CODE", "LinkFailed")
+            .replace("REGISTRY/", "registry.example.com/")
+            .replace("-n NAMESPACE patch service NAME", "-n default patch service web")
+            .replace("taint node NAME", "taint node a");
+        let path = format!("{}:{}", folder.join("bin").display(), run("sh", &["-c", "echo $PATH"])?);
+        let output = Command::new("timeout")
+            .args(["600", "bash", "-euo", "pipefail", "-c", &typed])
+            .current_dir(folder)
+            .env("PATH", path)
+            .env("HOME", folder)
+            .env("DOCKER_CONFIG", folder.join(".docker"))
+            .env("SSL_CERT_FILE", self.registry.path("ca.pem"))
+            .env("KUBECONFIG", self.server.kubeconfig())
+            .env("KUBECTL", run("sh", &["-c", "command -v kubectl"])?)
+            .env("MANAGER_LOG", folder.join("log"))
+            .output()?;
+        if !output.status.success() {
+            let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let log = self.manager.as_ref().map(Manager::log_tail).unwrap_or_default();
+            bail!("{}: {}{}\n{log}", output.status, said(&output.stdout), said(&output.stderr));
+        }
+        if let Some(manager) = &self.manager {
+            fs::write(self.folder.path().join("log"), manager.log())?;
+        }
+        Ok(())
+    }
+}
+
+/// The first example in YAML of a page.
+fn example(path: &str) -> Result<Value> {
+    let text = page(path)?;
+    let (_, yaml) = text.split_once("```yaml\n").context("no example")?;
+    let (yaml, _) = yaml.split_once("```").context("no end")?;
+    Ok(serde_saphyr::from_str(yaml)?)
+}
+
+/// Puts the registry and the cloud of the test in place of those that the page invents.
+fn point_at_the_test(spec: &mut Value, cloud: &Simulated, registry: &Registry) -> Result<()> {
+    let real = provider(&format!("http://{}", cloud.address()?));
+    for field in ["config", "loadBalancerCidrs", "nodeCidrs", "egress", "credentials"] {
+        spec[field] = real["spec"][field].clone();
+    }
+    let oci = &mut spec["source"]["oci"];
+    let reference = oci["reference"].as_str().context("no reference")?;
+    oci["reference"] = reference.replace("ghcr.io", &registry.host()).into();
+    let secret = json!({"namespace": NAMESPACE, "name": "registry", "key": ".dockerconfigjson"});
+    oci["credentials"] = json!({"secretKeyRef": secret});
+    oci["caBundle"] = json!({"pem": fs::read_to_string(registry.path("ca.pem"))?});
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_commands_of_the_documents_work_in_the_order_of_the_pages() -> Result<()> {
+    let mut reader = Reader::start().await?;
+    reader.prepare().await?;
+    for page in PAGES {
+        if page.ends_with("upgrades.md") {
+            // Its last commands take the account of the manager away.
+            drop(reader.manager.take());
+        }
+        reader.follow(page)?;
+    }
+    let left = reader.server.kubectl(&[
+        "get",
+        "crd,clusterroles,flowschemas",
+        "-l",
+        "app.kubernetes.io/name=skysail",
+        "-o",
+        "name",
+    ])?;
+    ensure!(left.is_empty(), "the removal leaves {left}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_commands_of_the_charts_page_lead_to_a_ready_provider() -> Result<()> {
+    let mut reader = Reader::start().await?;
+    reader.follow(CHART)?;
+    let ready = reader.server.kubectl(&[
+        "get",
+        "providers",
+        "-o",
+        "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}",
+    ])?;
+    ensure!(ready == "True", "{ready}");
+    Ok(())
+}
