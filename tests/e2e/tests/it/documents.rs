@@ -176,10 +176,10 @@ impl Reader {
         fs::write(at("token"), cloud.token().1)?;
         fs::copy(&wasm, at("provider.wasm"))?;
         let mut object = example(PAGES[0])?;
-        point_at_the_test(&mut object["spec"], &cloud, &registry)?;
+        point_at_the_test(&mut object, "/spec", &cloud, &registry)?;
         fs::write(at("example.yaml"), object.to_string())?;
         let mut values = example(CHART)?;
-        point_at_the_test(&mut values["providers"][0]["spec"], &cloud, &registry)?;
+        point_at_the_test(&mut values, "/providers/0/spec", &cloud, &registry)?;
         fs::write(at("values.yaml"), values.to_string())?;
         symlink(root().join("deploy").canonicalize()?, at("deploy"))?;
         fs::create_dir_all(at(".docker"))?;
@@ -308,18 +308,26 @@ fn example(path: &str) -> Result<Value> {
     Ok(serde_saphyr::from_str(yaml)?)
 }
 
-/// Puts the registry and the cloud of the test in place of those that the page invents.
-fn point_at_the_test(spec: &mut Value, cloud: &Simulated, registry: &Registry) -> Result<()> {
+/// Puts the registry and the cloud of the test in place of those that the page invents, in the spec
+/// of a Provider at this place.
+fn point_at_the_test(object: &mut Value, place: &str, cloud: &Simulated, registry: &Registry) -> Result<()> {
+    let spec = object.pointer_mut(place).and_then(Value::as_object_mut).context("no spec")?;
     let real = provider(&format!("http://{}", cloud.address()?));
     for field in ["config", "loadBalancerCidrs", "nodeCidrs", "egress", "credentials"] {
-        spec[field] = real["spec"][field].clone();
+        let value = real.pointer(&format!("/spec/{field}")).with_context(|| format!("no {field}"))?;
+        spec.insert(field.to_owned(), value.clone());
     }
-    let oci = &mut spec["source"]["oci"];
-    let reference = oci["reference"].as_str().context("no reference")?;
-    oci["reference"] = reference.replace("ghcr.io", &registry.host()).into();
+    let oci = spec.get_mut("source").and_then(|source| source.pointer_mut("/oci")?.as_object_mut());
+    let oci = oci.context("no source.oci")?;
+    let reference = oci.get("reference").and_then(Value::as_str).context("no reference")?;
+    let reference = reference.replace("ghcr.io", &registry.host());
     let secret = json!({"namespace": NAMESPACE, "name": "registry", "key": ".dockerconfigjson"});
-    oci["credentials"] = json!({"secretKeyRef": secret});
-    oci["caBundle"] = json!({"pem": fs::read_to_string(registry.path("ca.pem"))?});
+    let more = [
+        ("reference", reference.into()),
+        ("credentials", json!({"secretKeyRef": secret})),
+        ("caBundle", json!({"pem": fs::read_to_string(registry.path("ca.pem"))?})),
+    ];
+    oci.extend(more.map(|(name, value)| (name.to_owned(), value)));
     Ok(())
 }
 

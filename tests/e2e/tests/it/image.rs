@@ -43,7 +43,7 @@ impl Image {
 
     fn config(&self) -> Result<Value> {
         let manifest = self.blob(&Value::from(self.digest.clone()))?;
-        self.blob(&manifest["config"]["digest"])
+        self.blob(manifest.pointer("/config/digest").context("no config")?)
     }
 
     /// The files of the image, below a folder of the test.
