@@ -278,6 +278,20 @@ impl Fleet {
     /// Waits, within [`FIRST_RELEASES`], until each provider serves or it is known why it does not.
     /// A controller that started before would tell every object that nothing serves.
     pub(crate) fn first_releases(&self) -> impl Future<Output = ()> + Send + use<> {
+        let decided = self.decided(FIRST_RELEASES);
+        async move {
+            if let Err(late) = decided.await {
+                let providers = late.join(",");
+                tracing::warn!(providers, "no release serves yet; the controllers start all the same");
+            }
+        }
+    }
+
+    /// Waits for at most this time until each provider serves or it is known why it does not.
+    ///
+    /// # Errors
+    /// The names of the providers of which neither is known.
+    pub(crate) fn decided(&self, within: Duration) -> impl Future<Output = Result<(), Vec<String>>> + Send + use<> {
         let mut pending: Vec<_> =
             self.served.values().map(|served| (Arc::clone(&served.slot), served.feeder.decided())).collect();
         async move {
@@ -287,11 +301,11 @@ impl Fleet {
                     drop(decided.wait_for(|decided| *decided).await);
                 }
             };
-            if tokio::time::timeout(FIRST_RELEASES, all).await.is_err() {
-                let late = pending.iter().filter(|(_, decided)| !*decided.borrow());
-                let providers = late.map(|(slot, _)| slot.name()).collect::<Vec<_>>().join(",");
-                tracing::warn!(providers, "no release serves yet; the controllers start all the same");
+            if tokio::time::timeout(within, all).await.is_ok() {
+                return Ok(());
             }
+            let late = pending.iter().filter(|(_, decided)| !*decided.borrow());
+            Err(late.map(|(slot, _)| slot.name().to_owned()).collect())
         }
     }
 

@@ -11,7 +11,7 @@
 //!    Before each deletion, read the Services once more.
 //! 4. print.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1 as core;
@@ -32,6 +32,10 @@ use crate::{
     providers::{self, Fleet, Surroundings},
     telemetry,
 };
+
+/// How long the command waits for the first releases. A component with an interpreter compiles for
+/// a minute, and for several on a busy machine.
+const FIRST_RELEASES: Duration = Duration::from_mins(10);
 
 /// Largest number of Events that are read: the manager emits one for each orphan.
 const EVENTS_MAX: u32 = 500;
@@ -81,7 +85,14 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
         Some(specs) => fleet.apply(specs).await.or_exit(Reason::Usage)?,
         None => take_up_objects(&mut fleet, client.clone(), only).await?,
     }
-    fleet.first_releases().await;
+    let late = fleet.decided(FIRST_RELEASES).await;
+    late.map_err(|names| {
+        anyhow!(
+            "the provider {}: no release serves after {} s, and none was refused; try again on a machine with more CPU, or look at its source",
+            names.join(", "),
+            FIRST_RELEASES.as_secs()
+        )
+    })?;
     // look twice (client, provider)
     let (first, _) = look(&client, &fleet, &args).await?;
     let (mut found, services) = look(&client, &fleet, &args).await?;

@@ -1,6 +1,6 @@
 //! Provider files applied one after another.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
@@ -80,6 +80,14 @@ async fn the_controllers_do_not_wait_for_a_component_that_is_not_there() {
     let world = World::new(PROVIDER).await;
     let decided = tokio::time::timeout(super::FIRST_RELEASES / 2, world.fleet.first_releases()).await;
     assert!(decided.is_ok(), "a missing file is a decision");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_late_is_named_and_a_longer_wait_sees_its_decision() {
+    let world = World::new(PROVIDER).await;
+    // No task has run yet.
+    assert_eq!(world.fleet.decided(Duration::ZERO).await, Err(vec!["sim".to_owned()]));
+    assert_eq!(world.fleet.decided(super::FIRST_RELEASES).await, Ok(()));
 }
 
 /// Of two providers one gets a class and a rotated credential, and the other settings that are
