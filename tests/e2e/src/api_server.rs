@@ -151,6 +151,15 @@ impl ApiServer {
         run("kubectl", &[&["--kubeconfig", &kubeconfig], arguments].concat())
     }
 
+    /// A kubeconfig with a token of an account of `skysail-system`, and the token.
+    ///
+    /// # Errors
+    /// There is no such account, or the file cannot be written.
+    pub fn kubeconfig_of(&self, account: &str) -> Result<(PathBuf, String)> {
+        let token = self.kubectl(&["-n", "skysail-system", "create", "token", account])?;
+        Ok((self.write_kubeconfig(account, &token)?, token))
+    }
+
     /// Waits up to two minutes for each step until a CRD is established and its resource is served,
     /// which is a moment later.
     ///

@@ -93,7 +93,7 @@ impl Manager {
             fs::write(folder.path().join(name), text)?;
         }
         let providers = format!("--provider-file={}", folder.path().join("providers.yaml").display());
-        Self::spawn_in(folder, &[&[&*providers], flags].concat(), kubeconfig)
+        Self::spawn_as(&skysail()?, folder, &[&[&*providers], flags].concat(), kubeconfig)
     }
 
     /// The same with the `Provider`s of the cluster in place of a provider file.
@@ -101,7 +101,7 @@ impl Manager {
     /// # Errors
     /// It does not build or start.
     pub fn spawn_with_resources(flags: &[&str], kubeconfig: &Path) -> Result<Self> {
-        Self::spawn_in(TempDir::new()?, &[&["--provider-resources"], flags].concat(), kubeconfig)
+        Self::spawn_program(&skysail()?, &[&["--provider-resources"], flags].concat(), kubeconfig)
     }
 
     /// The same with another program, which gets the arguments of `skysail`.
@@ -110,10 +110,6 @@ impl Manager {
     /// The program does not start.
     pub fn spawn_program(program: &Path, flags: &[&str], kubeconfig: &Path) -> Result<Self> {
         Self::spawn_as(program, TempDir::new()?, flags, kubeconfig)
-    }
-
-    fn spawn_in(folder: TempDir, flags: &[&str], kubeconfig: &Path) -> Result<Self> {
-        Self::spawn_as(&skysail()?, folder, flags, kubeconfig)
     }
 
     fn spawn_as(program: &Path, folder: TempDir, flags: &[&str], kubeconfig: &Path) -> Result<Self> {

@@ -35,7 +35,7 @@ use crate::{
 
 /// How long the command waits for the first releases. A component with an interpreter compiles for
 /// a minute, and for several on a busy machine.
-const FIRST_RELEASES: Duration = Duration::from_mins(10);
+const DECIDED_WITHIN: Duration = Duration::from_mins(10);
 
 /// Largest number of Events that are read: the manager emits one for each orphan.
 const EVENTS_MAX: u32 = 500;
@@ -85,12 +85,12 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
         Some(specs) => fleet.apply(specs).await.or_exit(Reason::Usage)?,
         None => take_up_objects(&mut fleet, client.clone(), only).await?,
     }
-    let late = fleet.decided(FIRST_RELEASES).await;
+    let late = fleet.decided(DECIDED_WITHIN).await;
     late.map_err(|names| {
         anyhow!(
             "the provider {}: no release serves after {} s, and none was refused; try again on a machine with more CPU, or look at its source",
             names.join(", "),
-            FIRST_RELEASES.as_secs()
+            DECIDED_WITHIN.as_secs()
         )
     })?;
     // look twice (client, provider)

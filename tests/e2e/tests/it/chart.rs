@@ -15,12 +15,12 @@ use skysail_test_e2e::{
     helm::{NAMESPACE, RELEASE, chart, helm, helm_with, prometheus_definitions, promtool, rendered, values},
     manager::Manager,
     wait::eventually,
-    workspace::{component, root, run, skysail},
+    workspace::{root, run, skysail},
 };
 use tempfile::TempDir;
 
 use crate::{
-    manifests::{flags, provider},
+    manifests::{create_what_the_provider_names, flags, provider},
     simulated::Simulated,
 };
 
@@ -222,10 +222,7 @@ async fn helm_installs_a_serving_provider_and_upgrades_rolls_back_and_uninstalls
     let (server, folder) = (ApiServer::start()?, TempDir::new()?);
     let cloud = Simulated::start(&["a"]).await?;
     server.kubectl(&["apply", "-f", &root().join("deploy/manifests/namespace.yaml").display().to_string()])?;
-    let (token, wasm) = (format!("--from-literal=token={}", cloud.token().1), component("simcloud")?);
-    server.kubectl(&["-n", NAMESPACE, "create", "secret", "generic", "cloud", &token])?;
-    let wasm = format!("--from-file=provider.wasm={}", wasm.display());
-    server.kubectl(&["-n", NAMESPACE, "create", "configmap", "provider", &wasm])?;
+    create_what_the_provider_names(&server, &cloud, folder.path())?;
     let file = folder.path().join("values.json");
     fs::write(
         &file,
@@ -235,8 +232,7 @@ async fn helm_installs_a_serving_provider_and_upgrades_rolls_back_and_uninstalls
     let (chart, values) = (chart().display().to_string(), file.display().to_string());
 
     helm_with(&server.kubeconfig(), &["install", RELEASE, &chart, "--values", &values])?;
-    let kubeconfig =
-        server.write_kubeconfig(RELEASE, &server.kubectl(&["-n", NAMESPACE, "create", "token", RELEASE])?)?;
+    let (kubeconfig, _) = server.kubeconfig_of(RELEASE)?;
     let flags = flags(&server, "--provider-resources")?;
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let mut manager = Manager::spawn_with_resources(&flags, &kubeconfig)?;
@@ -300,8 +296,7 @@ async fn the_job_before_the_upgrade(server: &ApiServer) -> Result<()> {
     let args = ["-n", NAMESPACE, "get", "job", &name, "-o", "jsonpath={.spec.template.spec.containers[0].args}"];
     let args = eventually("helm creates the Job", 120, || future::ready(server.kubectl(&args))).await?;
     let args: Vec<String> = serde_json::from_str(&args)?;
-    let token = server.kubectl(&["-n", NAMESPACE, "create", "token", &name])?;
-    let kubeconfig = server.write_kubeconfig(&name, &token)?.display().to_string();
+    let kubeconfig = server.kubeconfig_of(&name)?.0.display().to_string();
     let args: Vec<&str> = args.iter().map(String::as_str).chain(["--kubeconfig", &kubeconfig]).collect();
     run(skysail()?, &args)?;
     let now = "2026-01-01T00:00:00Z";

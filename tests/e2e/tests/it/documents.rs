@@ -19,7 +19,7 @@ use skysail_test_e2e::{
     objects::{create_service, register_node},
     registry::Registry,
     tools::installed,
-    workspace::{component, digest_of, root, run, skysail},
+    workspace::{component, digest_of, root, skysail},
 };
 use tempfile::TempDir;
 
@@ -57,14 +57,16 @@ const NOT_RUN: [(&str, &str); 4] = [
 /// manager of the test, and nothing waits for a controller that does not run.
 const KUBECTL: &str = r#"#!/bin/bash
 set -euo pipefail
+more=()
 case " $* " in
 *" exec "*) while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;;
 *" logs "*) exec cat "$MANAGER_LOG" ;;
 *" port-forward "* | *" rollout status "*) exit 0 ;;
-" delete -k "*) exec "$KUBECTL" "$@" --wait=false ;;
-" wait "*) exec "$KUBECTL" "$@" --timeout=300s ;;
+" delete -k "*) more=(--wait=false) ;;
+" wait "*) more=(--timeout=300s) ;;
 esac
-exec "$KUBECTL" "$@"
+# The first folder of PATH is that of this script.
+PATH=${PATH#*:} exec kubectl "$@" "${more[@]}"
 "#;
 
 /// The blocks of commands of a page: those without a language, or of the shell.
@@ -142,15 +144,15 @@ enum Act {
     StartManager,
 }
 
-impl Act {
-    fn after(command: &str) -> Option<Self> {
-        match command {
-            _ if command.starts_with("kubectl create namespace") => Some(Self::WriteRegistrySecret),
-            _ if command.starts_with("kubectl apply -f example.yaml") => Some(Self::StartManager),
-            _ if command.starts_with("helm install") => Some(Self::StartManager),
-            _ => None,
-        }
-    }
+/// How a command begins after which the test acts.
+const ACTS: [(&str, Act); 3] = [
+    ("kubectl create namespace", Act::WriteRegistrySecret),
+    ("kubectl apply -f example.yaml", Act::StartManager),
+    ("helm install", Act::StartManager),
+];
+
+fn act_after(command: &str) -> Option<Act> {
+    ACTS.iter().find(|(begin, _)| command.starts_with(begin)).map(|(_, act)| *act)
 }
 
 /// An operator with a terminal.
@@ -210,14 +212,11 @@ impl Reader {
         namespaced(&["role", "registry", "--verb=get", "--resource=secrets", "--resource-name=registry"])?;
         let account = format!("--serviceaccount={NAMESPACE}:skysail");
         namespaced(&["rolebinding", "registry", "--role=registry", &account])?;
-        for (kind, more) in [("Deployment", json!({"replicas": 1})), ("DaemonSet", json!({}))] {
+        for kind in ["Deployment", "DaemonSet"] {
             let labels = json!({"app": "old"});
             let container = json!({"name": "old", "image": "old", "args": ["--cluster-name=kubernetes"]});
-            let mut spec = json!({
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-            });
-            spec.as_object_mut().context("no object")?.extend(more.as_object().cloned().unwrap_or_default());
+            let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
+            let spec = json!({"selector": {"matchLabels": labels}, "template": pod});
             let metadata = json!({"name": "old", "namespace": "kube-system"});
             self.apply(&json!({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}))?;
         }
@@ -240,10 +239,10 @@ impl Reader {
             let mut commands = commands(&block)?;
             commands.retain(|command| !NOT_RUN.iter().any(|(begin, _)| command.starts_with(begin)));
             // What the test does after a command has to be done before the next one.
-            for part in commands.split_inclusive(|command| Act::after(command).is_some()) {
+            for part in commands.split_inclusive(|command| act_after(command).is_some()) {
                 let script = part.concat();
                 self.run(&script).with_context(|| format!("{path}: {script}"))?;
-                if let Some(act) = part.last().and_then(|command| Act::after(command)) {
+                if let Some(act) = part.last().and_then(|command| act_after(command)) {
                     self.act(act)?;
                 }
             }
@@ -255,8 +254,7 @@ impl Reader {
         match act {
             Act::WriteRegistrySecret => self.write_registry_secret(),
             Act::StartManager => {
-                let token = self.server.kubectl(&["-n", NAMESPACE, "create", "token", "skysail"])?;
-                let kubeconfig = self.server.write_kubeconfig("skysail", &token)?;
+                let (kubeconfig, _) = self.server.kubeconfig_of("skysail")?;
                 self.manager = Some(Manager::spawn_with_resources(&[], &kubeconfig)?);
                 Ok(())
             }
@@ -276,16 +274,14 @@ impl Reader {
             .replace("REGISTRY/", "registry.example.com/")
             .replace("-n NAMESPACE patch service NAME", "-n default patch service web")
             .replace("taint node NAME", "taint node a");
-        let path = format!("{}:{}", folder.join("bin").display(), run("sh", &["-c", "echo $PATH"])?);
+        let typed = format!("PATH=$PWD/bin:$PATH\n{typed}");
         let output = Command::new("timeout")
             .args(["600", "bash", "-euo", "pipefail", "-c", &typed])
             .current_dir(folder)
-            .env("PATH", path)
             .env("HOME", folder)
             .env("DOCKER_CONFIG", folder.join(".docker"))
             .env("SSL_CERT_FILE", self.registry.path("ca.pem"))
             .env("KUBECONFIG", self.server.kubeconfig())
-            .env("KUBECTL", run("sh", &["-c", "command -v kubectl"])?)
             .env("MANAGER_LOG", folder.join("log"))
             .output()?;
         if !output.status.success() {

@@ -13,11 +13,14 @@ use skysail_test_e2e::{
     api_server::ApiServer,
     manager::Manager,
     tools::installed,
-    workspace::{component, root, run, skysail},
+    workspace::{root, run, skysail},
 };
 use tempfile::TempDir;
 
-use crate::{manifests, simulated::Simulated};
+use crate::{
+    manifests::{create_what_the_provider_names, provider},
+    simulated::Simulated,
+};
 
 /// The image of the program under test.
 struct Image {
@@ -110,17 +113,9 @@ async fn the_manager_of_the_image_serves_a_provider() -> Result<()> {
     }
     server.wait_for_definition("providers.skysail.dev").await?;
     let folder = image.folder.path();
-    fs::write(folder.join(manifests::TOKEN), cloud.token().1)?;
-    fs::copy(component("simcloud")?, folder.join(manifests::COMPONENT))?;
-    for (kind, name, file) in
-        [("secret generic", "cloud", manifests::TOKEN), ("configmap", "provider", manifests::COMPONENT)]
-    {
-        let file = format!("--from-file={}", folder.join(file).display());
-        let kind: Vec<&str> = kind.split(' ').collect();
-        server.kubectl(&[&["-n", "skysail-system", "create"], &kind[..], &[name, &file]].concat())?;
-    }
+    create_what_the_provider_names(&server, &cloud, folder)?;
     let object = folder.join("provider.json");
-    fs::write(&object, manifests::provider(&format!("http://{}", cloud.address()?)).to_string())?;
+    fs::write(&object, provider(&format!("http://{}", cloud.address()?)).to_string())?;
     server.kubectl(&["apply", "-f", &object.display().to_string()])?;
 
     let kubeconfig = server.kubeconfig();

@@ -28,8 +28,8 @@ use crate::simulated::Simulated;
 /// Providers from a mounted file: the component beside the provider file, as the README says.
 pub(crate) const FROM_A_FILE: &str = "provider-file";
 /// The names in the commands of the README.
-pub(crate) const TOKEN: &str = "token";
-pub(crate) const COMPONENT: &str = "provider.wasm";
+const TOKEN: &str = "token";
+const COMPONENT: &str = "provider.wasm";
 
 /// The folder with these components of kustomize.
 pub(crate) fn manifests(parts: &[&str]) -> Result<TempDir> {
@@ -250,9 +250,7 @@ impl World {
             server.kubectl(&["delete", "clusterrolebinding", &format!("system:controller:{controller}")])?;
         }
         apply(server, folder.path())?;
-        let token = server.kubectl(&["-n", "skysail-system", "create", "token", "skysail"])?;
-        let kubeconfig = server.write_kubeconfig("skysail", &token)?;
-        Ok((kubeconfig, token))
+        server.kubeconfig_of("skysail")
     }
 
     /// Node, its status, its deletion; finalizer and status of a Service; Events.
@@ -350,6 +348,19 @@ fn commands_of_the_readme(folder: &Path) -> Result<Vec<String>> {
         *command = command.replace(&flag, &format!("--from-file={}", file.display()));
     }
     Ok(commands)
+}
+
+/// Creates the Secret and the ConfigMap that [`provider`] names, with the files in this folder.
+pub(crate) fn create_what_the_provider_names(server: &ApiServer, cloud: &Simulated, folder: &Path) -> Result<()> {
+    let [token, wasm] = [TOKEN, COMPONENT].map(|name| folder.join(name));
+    fs::write(&token, cloud.token().1)?;
+    fs::copy(component("simcloud")?, &wasm)?;
+    let create = |kind: &[&str], name: &str, file: &Path| {
+        let file = format!("--from-file={}", file.display());
+        server.kubectl(&[&["-n", "skysail-system", "create"], kind, &[name, &file]].concat()).map(drop)
+    };
+    create(&["secret", "generic"], "cloud", &token)?;
+    create(&["configmap"], "provider", &wasm)
 }
 
 /// A Provider with the token and the component of the README's commands.
