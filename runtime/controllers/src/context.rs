@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::{
     clients::Clients,
     cluster_ips::ClusterIps,
+    held::DryRuns,
     lane::Lane,
     lanes::Lanes,
     ledger::{Entry, Ledger},
@@ -42,6 +43,8 @@ pub(crate) struct Context {
     /// Open while this process holds the lease.
     pub(crate) fence: Fence,
     pub(crate) progress: Progress,
+    /// The records of a dry run; none in a manager.
+    pub(crate) dry_runs: Option<DryRuns>,
 }
 
 impl Context {
@@ -59,13 +62,15 @@ impl Context {
             service_locks: ServiceLocks::default(),
             fence: Fence::default(),
             progress: Progress::default(),
+            dry_runs: None,
         }
     }
 
     /// The metadata of a call to this provider, with the object that the call is about, if any.
     pub(crate) fn call(&self, lane: &Lane, object: Option<ObjectReference>) -> Call {
         progress::step();
-        Call { object, events: Some(self.reporter.sink(&lane.name)), fence: self.fence.clone() }
+        let dry_run = self.dry_runs.as_ref().map(|dry_runs| dry_runs.of_call(&lane.name, object.as_ref()));
+        Call { object, events: Some(self.reporter.sink(&lane.name)), fence: self.fence.clone(), dry_run }
     }
 
     /// Runs `work` as one turn of this provider's worker, described by `what`.

@@ -11,7 +11,8 @@
 //! change into keys → `queue` (one for each provider and controller) releases a key when it is due
 //! → `service`, `node`, `node_lifecycle` and `route` are lists of steps, most of them pure →
 //! `report` reports the outcome. `nodes` assigns the nodes to providers by `ownership` and shares
-//! one node set with all Services of a provider.
+//! one node set with all Services of a provider. `dry_run` runs
+//! the same steps once, and holds back their writes.
 //!
 //! # Rules
 //! The controllers do not depend on WebAssembly. A reconcile neither sleeps nor retries. No
@@ -25,9 +26,11 @@ mod context;
 mod convert;
 mod deadlines;
 mod describe;
+mod dry_run;
 mod error;
 mod events;
 mod findings;
+mod held;
 mod labels;
 mod lane;
 mod lanes;
@@ -63,8 +66,10 @@ mod watch_backoff;
 pub use clients::Clients;
 pub use convert::node as provider_node;
 pub use deadlines::{ApiResponse, CONNECTION_IDLE, Deadlines};
+pub use dry_run::{Snapshot, dry_run};
 pub use events::{Events, Notice, Recorder, Waiting};
 pub use findings::{Finding, Findings};
+pub use held::{DryRunObject, ObjectWrite};
 pub use ledger::Ledger;
 pub use manager::{Ending, Manager, ManagerError};
 pub use metrics::ControllerMetrics;

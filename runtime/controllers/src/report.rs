@@ -12,8 +12,10 @@ use tokio::sync::broadcast;
 
 use self::repeats::Repeats;
 use crate::{
+    convert::shown,
     error::{Error, chain},
     events::{Begun, Events, Notice},
+    held::DryRuns,
     metrics::{ControllerMetrics, OutcomeLabels},
     names::{self, reasons},
 };
@@ -59,6 +61,7 @@ pub(crate) struct Reporter {
     events: Events,
     activity: broadcast::Sender<Activity>,
     repeats: Arc<Repeats>,
+    dry_runs: Option<DryRuns>,
     pub(crate) metrics: ControllerMetrics,
 }
 
@@ -71,7 +74,18 @@ pub(crate) struct Actor {
 
 impl Reporter {
     pub(crate) fn new(events: Events, metrics: ControllerMetrics) -> Self {
-        Self { events, activity: broadcast::Sender::new(ACTIVITY_MAX), repeats: Arc::default(), metrics }
+        Self {
+            events,
+            activity: broadcast::Sender::new(ACTIVITY_MAX),
+            repeats: Arc::default(),
+            dry_runs: None,
+            metrics,
+        }
+    }
+
+    /// Records the failures of a dry run.
+    pub(crate) fn recording(self, dry_runs: DryRuns) -> Self {
+        Self { dry_runs: Some(dry_runs), ..self }
     }
 
     pub(crate) fn activity(&self) -> broadcast::Receiver<Activity> {
@@ -133,6 +147,9 @@ impl Reporter {
         // A log field, not the message: the text may contain a guest's words, which must not look
         // like the host's.
         let text = chain(error);
+        if let Some(dry_runs) = &self.dry_runs {
+            dry_runs.failed(&actor.provider, object, text.clone());
+        }
         let logged = match object.kind {
             "Node" => self.repeats.log((actor.controller, actor.provider.clone(), outcome), &text),
             _ => Some(0),
@@ -199,13 +216,6 @@ impl Reporter {
 /// a newer object, or this process is not the leader any more.
 pub(crate) fn is_expected(error: &Error) -> bool {
     error.is_conflict() || matches!(error.code(), Code::RetryAfter | Code::NotLeading)
-}
-
-fn shown(object: &ObjectReference) -> String {
-    match object.namespace.as_str() {
-        "" => object.name.clone(),
-        namespace => format!("{namespace}/{}", object.name),
-    }
 }
 
 /// The Namespace that represents the cluster; every cluster has it.

@@ -46,11 +46,11 @@ pub use crate::resolver::{Resolver, SystemResolver};
 use crate::{
     blocking::Blocking,
     credentials::{Credentials, Generation, Proof, Redaction, Token},
-    policy::{EgressPolicy, METHODS, Target},
+    policy::{EgressPolicy, METHODS, SAFE_METHODS, Sent, Target},
     transport::{Client, header_bytes},
 };
-use budget::InFlight;
 pub use budget::{Admitted, Held, HttpBudget, HttpUsage};
+use budget::{InFlight, Writes};
 use clients::Clients;
 pub use clients::HttpClientError;
 use exchange::Exchange;
@@ -62,9 +62,6 @@ use rate::Rate;
 /// Concurrent redactions of large answers of one provider: each keeps a core busy, for seconds
 /// where answers of 256 MiB are allowed.
 const REDACTIONS_MAX: usize = 2;
-
-/// The safe methods (RFC 9110, section 9.2.1) among those that can be allowed.
-const SAFE_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
 /// The HTTP client of one provider, with its rules, credentials, connections and rate. All calls of
 /// the provider share the client.
@@ -168,11 +165,16 @@ impl HttpClient {
     ) -> Result<HttpResponse, Failure> {
         let (method, url) = (shown(&request.method), shown(request.url.split(['?', '#']).next().unwrap_or_default()));
         let span = tracing::debug_span!("http request", http.method = method, http.url = url);
+        let reads = matches!(budget.writes(), Writes::Held(_)) && request.method == "GET";
+        let read = reads.then(|| Target::parse(&request.url).ok()).flatten().map(|target| target.url.to_string());
         let result = self.send_judged(budget, request).instrument(span.clone()).await;
         let _entered = span.enter();
         match &result {
             Ok(response) => {
                 budget.note_status(response.status);
+                if let (Writes::Held(dry_run), Some(url)) = (budget.writes(), &read) {
+                    dry_run.read(url, &response.body);
+                }
                 tracing::debug!(
                     http.status = response.status,
                     http.response_bytes = response.body.len(),
@@ -306,12 +308,6 @@ impl HttpClient {
         if !METHODS.contains(&method.as_str()) {
             return Err(Failure::malformed(format!("the method must be one of {}", METHODS.join(", "))));
         }
-        if budget.reads_only() && !SAFE_METHODS.contains(&method.as_str()) {
-            let safe = SAFE_METHODS.join(", ");
-            return Err(Failure::forbidden(format!(
-                "method {method} is not allowed in a call that only reads; use one of {safe}"
-            )));
-        }
         let Target { url, authority } = Target::parse(&url).map_err(|error| Failure::malformed(error.to_string()))?;
         let target = Target { url, authority };
         self.policy.judge(&method, &target).map_err(|refusal| Failure::forbidden(refusal.to_string()))?;
@@ -332,6 +328,25 @@ impl HttpClient {
         let sets = proof.map(|(_, proof)| proof.headers(target.url.path()));
         let headers = headers::of_guest(&headers, sets.as_deref())?;
         let bytes = check_request(budget.limits(), &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
+        // Last: what the operator's rules refuse would not be sent in any other call either.
+        let (query, sent_body) = (target.url.query(), body.as_deref().unwrap_or_default());
+        let sent = Sent { method: &method, query, headers: &headers, body: sent_body };
+        match budget.writes() {
+            Writes::Refused if !self.policy.only_reads(&target, sent) => {
+                return Err(Failure::forbidden(format!(
+                    "this {method} is not allowed in a call that only reads; reads have one of the methods {}, or are listed in the \
+                     operator's egress.rules[].reads",
+                    SAFE_METHODS.join(", ")
+                )));
+            }
+            Writes::Held(dry_run) if !self.policy.only_reads(&target, sent) => {
+                dry_run.hold(&method, target.url.as_str(), sent_body);
+                return Err(Failure::forbidden(format!(
+                    "this is a dry run, which holds back each {method} that is no read"
+                )));
+            }
+            Writes::Sent | Writes::Refused | Writes::Held(_) => {}
+        }
         let client = match proof.map(|(name, proof)| (name, &**proof)) {
             Some((name, Proof::ClientCertificate(certificate))) => self
                 .clients

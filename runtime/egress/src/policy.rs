@@ -25,6 +25,7 @@ mod address;
 mod origin;
 mod path;
 mod proxy;
+mod reads;
 mod target;
 
 use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
@@ -40,6 +41,8 @@ pub use origin::{Origin, OriginError};
 use path::PathPrefix;
 pub use path::PathPrefixError;
 pub use proxy::Proxy;
+use reads::Reads;
+pub(crate) use reads::{SAFE_METHODS, Sent};
 pub(crate) use target::Target;
 
 /// What the operator allows a provider to reach. The default allows nothing.
@@ -78,6 +81,12 @@ pub struct EgressRuleSpec {
     /// Default: every path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_prefixes: Option<Vec<String>>,
+    /// The requests of this rule that change nothing, for an API that reads by POST. An entry is a
+    /// parameter of the query or of a form with its value or the beginning of its value,
+    /// `Action=Describe*`, or `*` for every request. `skysail plan` and `rollout.shadow` send
+    /// nothing else. 1 to 64. Default: the methods GET, HEAD and OPTIONS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<Vec<String>>,
 }
 
 /// Where the certificates are: exactly one place.
@@ -106,6 +115,7 @@ struct Rule {
     methods: BTreeSet<String>,
     /// An empty list covers every path.
     paths: Vec<PathPrefix>,
+    reads: Option<Vec<Reads>>,
 }
 
 /// Why a request may not leave. The text names what was refused and reaches the guest.
@@ -153,6 +163,17 @@ pub enum EgressError {
         text: String,
         /// What is wrong, and what to write.
         reason: PathPrefixError,
+    },
+    /// A text that is no entry of `reads`.
+    #[error(
+        "{place}: {text:?} names no request; write *, or NAME=VALUE or NAME=BEGINNING* with letters, digits, '.', '_' and '-', \
+         together at most 128 bytes"
+    )]
+    Reads {
+        /// For example `rules[0].reads[1]`.
+        place: String,
+        /// As written.
+        text: String,
     },
     /// A list is given and is empty, or is too long.
     #[error("{place}: {reason}")]
@@ -213,6 +234,8 @@ impl EgressPolicy {
     pub const ENTRIES_MAX: usize = 64;
     /// The most CIDRs: an operator lists networks, not machines.
     pub const CIDRS_MAX: usize = 64;
+    /// The longest entry of `reads`, in bytes.
+    pub const READS_BYTES_MAX: usize = reads::ENTRY_BYTES_MAX;
 
     /// Checks a spec, and reads the CA bundle's file (blocking, at most 1 MiB).
     ///
@@ -270,6 +293,18 @@ impl EgressPolicy {
         Ok(())
     }
 
+    /// Whether an allowed request only reads: one of the rules that allow it says so.
+    pub(crate) fn only_reads(&self, target: &Target, sent: Sent<'_>) -> bool {
+        let Target { url, authority } = target;
+        let (path, ambiguous) = (url.path(), path::is_ambiguous(url.path()));
+        let allowing = self.rules.iter().filter(|rule| {
+            rule.origins.iter().any(|origin| origin.matches(authority))
+                && rule.methods.contains(sent.method)
+                && rule.allows_path(path, ambiguous)
+        });
+        allowing.into_iter().any(|rule| reads::only_reads(rule.reads.as_deref(), sent))
+    }
+
     /// Checks whether the policy allows any request to this origin, with any method and path.
     ///
     /// # Errors
@@ -309,7 +344,7 @@ pub fn judge_public_address(address: IpAddr) -> Result<(), String> {
 
 impl Rule {
     fn new(place: &str, spec: &EgressRuleSpec, addresses: &Addresses) -> Result<Self, EgressError> {
-        let EgressRuleSpec { origins, methods, path_prefixes } = spec;
+        let EgressRuleSpec { origins, methods, path_prefixes, reads } = spec;
         check_list(&format!("{place}.origins"), Some(origins.len()), "name at least one origin")?;
         check_list(
             &format!("{place}.methods"),
@@ -320,6 +355,11 @@ impl Rule {
             &format!("{place}.pathPrefixes"),
             path_prefixes.as_ref().map(Vec::len),
             "leave it out to allow every path",
+        )?;
+        check_list(
+            &format!("{place}.reads"),
+            reads.as_ref().map(Vec::len),
+            "leave it out where the method says which requests read",
         )?;
         let origins = origins.iter().enumerate().map(|(index, text)| {
             let place = format!("{place}.origins[{index}]");
@@ -352,7 +392,12 @@ impl Rule {
                 EgressError::Path { place, text: text.clone(), reason }
             })
         });
-        Ok(Self { origins, methods, paths: paths.collect::<Result<_, _>>()? })
+        let entry = |(index, text): (usize, &String)| {
+            let place = format!("{place}.reads[{index}]");
+            Reads::parse(text).ok_or_else(|| EgressError::Reads { place, text: text.clone() })
+        };
+        let reads = reads.as_ref().map(|listed| listed.iter().enumerate().map(entry).collect()).transpose()?;
+        Ok(Self { origins, methods, paths: paths.collect::<Result<_, _>>()?, reads })
     }
 
     fn allows_path(&self, path: &str, ambiguous: bool) -> bool {

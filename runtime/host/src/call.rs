@@ -120,7 +120,7 @@ where
         if let Err(closed) = call.fence.check() {
             return Err(running.failed(closed.into()));
         }
-        let http = HttpCall::new(sandbox, http, deadline, &call.fence);
+        let http = HttpCall::new(sandbox, http, deadline, call);
         let mut state = CallState::new((sandbox, release), call.clone(), name, http);
         if running.compared.is_some() {
             // A comparing call gets its own cache, so that it cannot influence serving calls.
@@ -277,7 +277,7 @@ impl<'a> Running<'a> {
         self.recorded = true;
         if let Some(seen) = self.compared {
             *seen.lock().unwrap_or_else(PoisonError::into_inner) = self.seen();
-        } else {
+        } else if self.call.dry_run.is_none() {
             let result = match &outcome {
                 CallOutcome::Ok => Some(Ok(())),
                 CallOutcome::Failed { code, message } => Some(Err((*code, message.as_str()))),

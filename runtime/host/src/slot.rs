@@ -30,8 +30,8 @@ use arc_swap::ArcSwap;
 use skysail_provider::{Code, Error, Info, Interface};
 pub use skysail_slot::{
     ActiveStatus, CanaryOptions, CanaryStatus, CandidateStatus, DRAIN, EarlierOffers, Offer, Offered, OnDifference,
-    ProbationOptions, ProbationStatus, Refusal, RefusalReason, RolloutOptions, ShadowOptions, ShadowStatus, SlotStatus,
-    SourceFailure, Stage,
+    PlanOptions, ProbationOptions, ProbationStatus, Refusal, RefusalReason, RolloutOptions, ShadowOptions,
+    ShadowStatus, SlotStatus, SourceFailure, Stage,
 };
 use skysail_slot::{CallHistory, Component, Done, Drain, INBOX_MAX, Living, Proposer, Release, Request, Routing, Told};
 use tokio::{
@@ -102,7 +102,7 @@ impl SlotOptions {
             allow_interface_loss: false,
             allow_identity_change: false,
             allow_unmet_egress: false,
-            rollout: RolloutOptions { shadow: None, canary: None, probation: None },
+            rollout: RolloutOptions { shadow: None, plan: None, canary: None, probation: None },
             retry: None,
         }
     }

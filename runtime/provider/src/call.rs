@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::Fence;
+use crate::{DryRun, Fence};
 
 /// The Kubernetes object that a call is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +48,8 @@ pub trait EventSink: Send + Sync {
 
 /// The circumstances of one provider call.
 ///
-/// Cloning is cheap. The default has no object, drops Events and is never fenced off.
+/// Cloning is cheap. The default has no object, drops Events, is never fenced off and is no dry
+/// run.
 #[derive(Clone, Default)]
 pub struct Call {
     /// The object the call is about.
@@ -57,6 +58,8 @@ pub struct Call {
     pub events: Option<Arc<dyn EventSink>>,
     /// Checked before the call sends anything.
     pub fence: Fence,
+    /// If set, the call's writes are held back and recorded here.
+    pub dry_run: Option<DryRun>,
 }
 
 impl fmt::Debug for Call {

@@ -382,6 +382,9 @@ impl LoadBalancers for FakeProvider {
             }
         };
         let lb = FakeLoadBalancer { service: key(service), status: status.clone(), nodes: names(nodes) };
+        if state.load_balancers.get(&name) != Some(&lb) {
+            held_back(call, "PUT", &name)?;
+        }
         state.load_balancers.insert(name, lb);
         Ok(status)
     }
@@ -390,6 +393,9 @@ impl LoadBalancers for FakeProvider {
         self.enter(call, "update", format!("update {} nodes={}", key(service), names_line(nodes))).await?;
         match self.lock().load_balancers.get_mut(&load_balancer_name(service)) {
             Some(lb) => {
+                if lb.nodes != names(nodes) {
+                    held_back(call, "PUT", &load_balancer_name(service))?;
+                }
                 lb.nodes = names(nodes);
                 Ok(())
             }
@@ -399,8 +405,23 @@ impl LoadBalancers for FakeProvider {
 
     async fn ensure_deleted(&self, call: &Call, _cluster: &str, service: &Service) -> Result<()> {
         self.enter(call, "ensure-deleted", format!("ensure-deleted {}", key(service))).await?;
-        self.lock().load_balancers.remove(&load_balancer_name(service));
+        let (mut state, name) = (self.lock(), load_balancer_name(service));
+        if state.load_balancers.contains_key(&name) {
+            held_back(call, "DELETE", &name)?;
+        }
+        state.load_balancers.remove(&name);
         Ok(())
+    }
+}
+
+/// As the host does: in a dry run a request that changes the cloud fails, and is recorded.
+fn held_back(call: &Call, method: &str, what: &str) -> Result<()> {
+    match &call.dry_run {
+        Some(dry_run) => {
+            dry_run.hold(method, &format!("https://cloud.test/{what}"), b"");
+            Err(Error::new(Code::Denied, "this is a dry run"))
+        }
+        None => Ok(()),
     }
 }
 
@@ -467,6 +488,7 @@ impl Routes for FakeProvider {
             .iter()
             .map(|new| {
                 let NewRoute { name_hint, node, addresses, destination_cidr, .. } = new;
+                held_back(call, "POST", destination_cidr)?;
                 state.one("create-route", destination_cidr)?;
                 let target = name_target.as_ref().map_or_else(|| Target::Node(node.clone()), |target| target(new));
                 let same = |present: &&Route| present.target == target && present.destination_cidr == *destination_cidr;
@@ -492,6 +514,7 @@ impl Routes for FakeProvider {
         Ok(routes
             .iter()
             .map(|route| {
+                held_back(call, "DELETE", &route.destination_cidr)?;
                 state.one("delete-route", &route.destination_cidr)?;
                 state.routes.retain(|present| present.name != route.name);
                 Ok(())

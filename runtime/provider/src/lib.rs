@@ -8,6 +8,7 @@
 //! Read [`Provider`] first, then [`LoadBalancers`] and [`Error`].
 
 mod call;
+mod dry_run;
 mod error;
 #[cfg(feature = "fake")]
 pub mod fake;
@@ -27,6 +28,7 @@ mod system_uuid;
 pub mod text;
 
 pub use call::{Call, EventKind, EventSink, ObjectReference, ProviderEvent};
+pub use dry_run::{DryRun, HeldRequest};
 pub use error::{Code, Error, Limit, LimitHit, Result};
 pub use fence::{Fence, FenceClosed};
 pub use instances::{Detail, Instance, Instances, NODES_PER_PAGE};

@@ -7,6 +7,7 @@ mod dev;
 mod explain;
 mod functions;
 mod orphans;
+mod plan;
 mod registry;
 mod run;
 mod status;
@@ -24,6 +25,7 @@ pub(crate) use dev::DevArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use functions::function_names;
 pub(crate) use orphans::OrphansArgs;
+pub(crate) use plan::PlanArgs;
 pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
 pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
@@ -38,6 +40,7 @@ const DEV_EXAMPLES: &str = "";
 
 const EXAMPLES: &str = "
   skysail run --provider-file providers.yaml    manage your cluster
+  skysail plan --provider-file providers.yaml   see what it would change
   skysail status                                show the state of each provider
   skysail explain LinkFailed                    explain a name of a message
   skysail inspect provider.wasm                 list imports and exports
@@ -77,6 +80,8 @@ pub(crate) enum Command {
     Call(CallArgs),
     /// Show for each provider which release serves, what is wrong, and what its calls cost.
     Status(StatusArgs),
+    /// Show what the manager would change in the cloud and in the cluster, and write nothing.
+    Plan(Box<PlanArgs>),
     /// List the load balancers in the cloud that no Service needs, and delete those that you name.
     Orphans(OrphansArgs),
     /// Explain a name of a message, a metric, a limit or a flag, and say what to do.

@@ -8,10 +8,12 @@ mod dev;
 mod explain;
 mod inspect;
 mod orphans;
+mod plan;
 mod pull;
 mod push;
 mod registry;
 mod run;
+mod served;
 mod status;
 
 use crate::args::Command;
@@ -31,6 +33,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Call(args) => call::run(args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Plan(args) => plan::run(*args),
         Command::Orphans(args) => orphans::run(args),
         Command::Push(args) => push::run(args),
         Command::Pull(args) => pull::run(args),

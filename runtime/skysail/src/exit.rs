@@ -13,7 +13,8 @@ Exit codes:
   2  the command line, or a file that it names, is invalid; nothing was started
   3  the component was refused: the file is not a component, the component needs
      an import that the sandbox does not have, or it refuses the cloud-config
-  4  the cluster cannot be reached";
+  4  the cluster cannot be reached
+  5  skysail plan found changes";
 
 /// The error if a task of this process panicked.
 pub(crate) const TASK_PANICKED: &str = "a task panicked; this is a bug in Skysail: report it with the log";
@@ -29,6 +30,8 @@ pub(crate) enum Reason {
     Refused,
     /// The cluster cannot be reached.
     Unreachable,
+    /// A plan has changes.
+    Changes,
 }
 
 impl Reason {
@@ -38,6 +41,7 @@ impl Reason {
             Self::Usage => 2,
             Self::Refused => 3,
             Self::Unreachable => 4,
+            Self::Changes => 5,
         }
     }
 }
@@ -49,6 +53,7 @@ impl fmt::Display for Reason {
             Self::Usage => "wrong input",
             Self::Refused => "component refused",
             Self::Unreachable => "cluster unreachable",
+            Self::Changes => "changes",
         })
     }
 }
@@ -111,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_help_text_names_every_code() {
-        for reason in [Reason::Failed, Reason::Usage, Reason::Refused, Reason::Unreachable] {
+        for reason in [Reason::Failed, Reason::Usage, Reason::Refused, Reason::Unreachable, Reason::Changes] {
             assert!(super::HELP.contains(&format!("\n  {}  ", reason.code())), "{reason}");
         }
     }

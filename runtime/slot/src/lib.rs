@@ -41,7 +41,7 @@ pub use self::{
     fault::Fault,
     load::{ComponentLoader, JUDGEMENT_MAX, judge, load},
     release::{Release, Settings, is_same_identity},
-    rollout::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions},
+    rollout::{CanaryOptions, OnDifference, PlanOptions, ProbationOptions, RolloutOptions, ShadowOptions},
     routing::{Routing, Share, is_in_share},
     stage::Stage,
     state::State,

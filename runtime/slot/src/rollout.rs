@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct RolloutOptions {
     /// Whether the release is asked what its predecessor was asked.
     pub shadow: Option<ShadowOptions>,
+    /// Whether the release is asked in a dry run what it would send to the cloud.
+    pub plan: Option<PlanOptions>,
     /// Whether the release serves a share of the objects first.
     pub canary: Option<CanaryOptions>,
     /// How long the release is watched when it serves all objects.
@@ -18,6 +20,14 @@ pub struct RolloutOptions {
 pub struct ShadowOptions {
     /// What follows from a difference.
     pub on_difference: OnDifference,
+}
+
+/// The dry run of a release, which belongs to the shadow phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PlanOptions {
+    /// What follows from a request that would change the cloud and that the predecessor would not
+    /// send.
+    pub on_writes: OnDifference,
 }
 
 /// What follows from a difference.

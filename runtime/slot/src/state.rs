@@ -170,7 +170,8 @@ impl<R: Release> State<R> {
 
     /// Whether questions of the controllers are remembered.
     pub fn keeps_questions(&self) -> bool {
-        self.settings.rollout().shadow.is_some()
+        let rollout = self.settings.rollout();
+        rollout.shadow.is_some() || rollout.plan.is_some()
     }
 
     fn take(&mut self, event: Event<R>, output: &mut Output<R>) {

@@ -213,6 +213,9 @@ pub enum RefusalReason {
     /// The release answered a question otherwise than its predecessor, and the operator wants such
     /// a release refused.
     ShadowDiffers,
+    /// In a dry run the release would change the cloud where its predecessor would not, and the
+    /// operator wants such a release refused.
+    PlanWrites,
     /// On probation or as a canary, calls of the release trapped: one call where none of the
     /// predecessor's calls had, otherwise more than twice the predecessor's share.
     ProbationTrap,
@@ -244,6 +247,7 @@ impl RefusalReason {
             Self::EgressNotAllowed => "EgressNotAllowed",
             Self::ShadowBroken => "ShadowBroken",
             Self::ShadowDiffers => "ShadowDiffers",
+            Self::PlanWrites => "PlanWrites",
             Self::ProbationTrap => "ProbationTrap",
             Self::ProbationLimit => "ProbationLimit",
             Self::ProbationErrors => "ProbationErrors",

@@ -16,8 +16,8 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ending, Finding, Ledger, Manager, ManagerError, Progress, ProviderAddresses,
-    ProviderEntry, Providers,
+    Clients, ControllerMetrics, ControllerSettings, DryRunObject, Ending, Finding, Ledger, Manager, ManagerError,
+    Progress, ProviderAddresses, ProviderEntry, Providers, Snapshot, dry_run,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
 use skysail_election::fenced;
@@ -314,6 +314,17 @@ impl World {
     /// Drops the ledger, as a new process does.
     pub fn forget(&mut self) {
         self.ledger = Ledger::default();
+    }
+
+    /// What a manager that starts now would change.
+    pub async fn dry_run(&self) -> Vec<DryRunObject> {
+        self.publish();
+        let nodes = self.as_user(self.nodes().list(&ListParams::default())).await.items;
+        let services = self.as_user(self.services().list(&ListParams::default())).await.items;
+        let metrics = ControllerMetrics::register(&mut Registry::default());
+        let (clients, providers) = (Clients::from(self.client.clone()), self.providers.borrow().clone());
+        let snapshot = Snapshot { nodes, services };
+        dry_run(&clients, &providers, self.settings.clone(), snapshot, metrics, |_, _| {}).await
     }
 
     /// Injects faults into the manager's requests; the test's own requests are not affected.

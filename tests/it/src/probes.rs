@@ -22,7 +22,7 @@ use skysail_host::{
     CallRecord, CallRecorder, Engine, Limits, Live, Release, Sandbox, SandboxOptions, SandboxedProvider, describe,
     http_client::HttpClient,
     jail::Compiler,
-    slot::{OnDifference, RolloutOptions, ShadowOptions, Slot, SlotMetrics, SlotOptions, SlotServices},
+    slot::{OnDifference, PlanOptions, RolloutOptions, ShadowOptions, Slot, SlotMetrics, SlotOptions, SlotServices},
 };
 use skysail_provider::{Call, Clusters as _, Error, Limit, LimitHit, Provider as _};
 use tokio::{sync::broadcast, task::JoinSet};
@@ -237,14 +237,24 @@ impl<'a> Setup<'a> {
 /// A slot with a shadow phase, which refuses a release whose results differ from those of its
 /// predecessor.
 pub(crate) fn shadowed(sandbox: SandboxOptions) -> Slot {
+    let shadow = Some(ShadowOptions { on_difference: OnDifference::Refuse });
+    slot(sandbox, RolloutOptions { shadow, ..RolloutOptions::default() })
+}
+
+/// A slot with a plan, which refuses a release that would change the cloud where its predecessor
+/// would not.
+pub(crate) fn planned(sandbox: SandboxOptions) -> Slot {
+    let plan = Some(PlanOptions { on_writes: OnDifference::Refuse });
+    slot(sandbox, RolloutOptions { plan, ..RolloutOptions::default() })
+}
+
+fn slot(sandbox: SandboxOptions, rollout: RolloutOptions) -> Slot {
     let services = SlotServices {
         engine: Engine::on_demand().unwrap(),
         recorder: CallRecorder::default(),
         compiler: Compiler::in_process_for_trusted_components(),
         metrics: SlotMetrics::default(),
     };
-    let shadow = Some(ShadowOptions { on_difference: OnDifference::Refuse });
-    let rollout = RolloutOptions { shadow, ..RolloutOptions::default() };
     Slot::new(services, SlotOptions { rollout, ..SlotOptions::new(sandbox) }).unwrap()
 }
 

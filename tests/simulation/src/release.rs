@@ -96,7 +96,7 @@ impl Settings {
         let watched = ProbationOptions { calls: conf.trial_calls, time: TRIAL };
         let canary = conf.canary.map(|percent| CanaryOptions { percent, watched });
         let shadow = conf.shadow.map(|on_difference| ShadowOptions { on_difference });
-        let rollout = RolloutOptions { shadow, canary, probation: conf.probation.then_some(watched) };
+        let rollout = RolloutOptions { shadow, plan: None, canary, probation: conf.probation.then_some(watched) };
         Self(Arc::new(Written { conf, rollout, drain: Drain::default(), replaced: OnceLock::new() }))
     }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use skysail_provider::{Fence, Limit, LimitHit};
+use skysail_provider::{DryRun, Fence, Limit, LimitHit};
 use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -48,12 +48,20 @@ pub struct HttpUsage {
     pub limit_hits: Vec<LimitHit>,
 }
 
+/// What becomes of requests that may change the cloud.
+#[derive(Clone, Debug)]
+pub(super) enum Writes {
+    Sent,
+    Refused,
+    Held(DryRun),
+}
+
 #[derive(Debug)]
 struct Shared {
     limits: HttpLimits,
     deadline: Option<Instant>,
     fence: Fence,
-    reads_only: bool,
+    writes: Writes,
     permits: Arc<Semaphore>,
     spent: Mutex<Spent>,
 }
@@ -87,20 +95,26 @@ impl HttpBudget {
     /// As [`Self::new`], for a call that may send only while this fence is open.
     #[must_use]
     pub fn fenced(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
-        Self::with_methods(limits, deadline, fence, false)
+        Self::with_writes(limits, deadline, fence, Writes::Sent)
     }
 
-    /// As [`Self::fenced`], for a call that only reads: the method of each request has to be safe
-    /// by RFC 9110, section 9.2.1.
+    /// As [`Self::fenced`], for a call that only reads: other requests are refused.
     #[must_use]
     pub fn reading(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
-        Self::with_methods(limits, deadline, fence, true)
+        Self::with_writes(limits, deadline, fence, Writes::Refused)
     }
 
-    fn with_methods(limits: HttpLimits, deadline: Option<Instant>, fence: Fence, reads_only: bool) -> Self {
+    /// As [`Self::fenced`], for a call whose reads are sent, and whose other requests are held back
+    /// and recorded if the operator's rules allow them.
+    #[must_use]
+    pub fn dry_run(limits: HttpLimits, deadline: Option<Instant>, fence: Fence, dry_run: DryRun) -> Self {
+        Self::with_writes(limits, deadline, fence, Writes::Held(dry_run))
+    }
+
+    fn with_writes(limits: HttpLimits, deadline: Option<Instant>, fence: Fence, writes: Writes) -> Self {
         let concurrency = usize::try_from(limits.concurrency_per_call.max(1)).unwrap_or(1);
         let permits = Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)));
-        Self { shared: Arc::new(Shared { limits, deadline, fence, reads_only, permits, spent: Mutex::default() }) }
+        Self { shared: Arc::new(Shared { limits, deadline, fence, writes, permits, spent: Mutex::default() }) }
     }
 
     /// The bounds of this call.
@@ -115,9 +129,9 @@ impl HttpBudget {
         self.shared.deadline
     }
 
-    /// Whether only requests with a safe method are allowed.
-    pub(super) fn reads_only(&self) -> bool {
-        self.shared.reads_only
+    /// What becomes of requests that may change the cloud.
+    pub(super) fn writes(&self) -> &Writes {
+        &self.shared.writes
     }
 
     /// The fence that has to be open for a request to leave.

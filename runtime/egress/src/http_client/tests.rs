@@ -1,5 +1,6 @@
 //! Tests of `crate::http_client` against real servers on loopback.
 
+mod dry_run;
 mod fence;
 mod http2;
 mod limits;

@@ -15,7 +15,7 @@ fn strings(texts: &[&str]) -> Vec<String> {
 }
 
 fn rule(origins: &[&str]) -> EgressRuleSpec {
-    EgressRuleSpec { origins: strings(origins), methods: None, path_prefixes: None }
+    EgressRuleSpec { origins: strings(origins), ..EgressRuleSpec::default() }
 }
 
 fn policy(rules: Vec<EgressRuleSpec>, allow_cidrs: &[&str]) -> EgressPolicy {

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use skysail_provider::Fence;
+use skysail_provider::Call;
 use tokio::time::Instant;
 
 use crate::{
@@ -39,17 +39,18 @@ pub(crate) struct HttpCall {
 }
 
 impl HttpCall {
-    pub(crate) fn new(sandbox: &Sandbox, access: HttpAccess, deadline: Instant, fence: &Fence) -> Self {
+    pub(crate) fn new(sandbox: &Sandbox, access: HttpAccess, deadline: Instant, call: &Call) -> Self {
         let client = match access {
             HttpAccess::None => Err("the contract does not allow this function to send requests"),
             HttpAccess::Reads | HttpAccess::All => sandbox.http().cloned().ok_or(
                 "this provider may not send requests, because the provider file has no egress rule for it; add one",
             ),
         };
-        let limits = sandbox.limits();
-        let budget = match access {
-            HttpAccess::None | HttpAccess::All => HttpBudget::fenced(limits.http(), Some(deadline), fence.clone()),
-            HttpAccess::Reads => HttpBudget::reading(limits.http(), Some(deadline), fence.clone()),
+        let (limits, deadline, fence) = (sandbox.limits(), Some(deadline), call.fence.clone());
+        let budget = match (access, &call.dry_run) {
+            (_, Some(dry_run)) => HttpBudget::dry_run(limits.http(), deadline, fence, dry_run.clone()),
+            (HttpAccess::Reads, None) => HttpBudget::reading(limits.http(), deadline, fence),
+            (HttpAccess::None | HttpAccess::All, None) => HttpBudget::fenced(limits.http(), deadline, fence),
         };
         Self { client, budget, room: limits.memory_bytes, bodies: limits.host_call_bytes }
     }

@@ -147,9 +147,10 @@ impl<'a> Attempt<'a> {
         };
         let provider = SandboxedProvider::new(Arc::clone(sandbox), release, Arc::clone(&info));
         if compared == Compared::Yes
-            && let Some((active, options)) = active.zip(options.rollout.shadow)
+            && let Some(active) = active.filter(|_| options.rollout.shadow.is_some() || options.rollout.plan.is_some())
         {
-            let (report, judged) = shadow(&self.loader.memory, options, &active.provider, &provider).await;
+            let rollout = &options.rollout;
+            let (report, judged) = shadow(&self.loader.memory, rollout, &active.provider, &provider).await;
             self.shadow = Some(report);
             judged.map_err(|(reason, text)| self.refuse(reason, Fault::Release, &text))?;
         }

@@ -99,11 +99,13 @@ impl LoadBalancers for Slot {
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus> {
         self.memory.service(call, cluster, service);
+        self.memory.backends(call, cluster, service, nodes);
         in_turn!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure(call, cluster, service, nodes))
     }
 
     async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
         self.memory.service(call, cluster, service);
+        self.memory.backends(call, cluster, service, nodes);
         in_turn!(self, LoadBalancers, Some(&service.uid), |provider| provider.update(call, cluster, service, nodes))
     }
 

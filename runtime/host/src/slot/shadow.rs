@@ -5,9 +5,11 @@
 //! - The questions are `load-balancers.get` about the Services of the last calls,
 //!   `instances.describe` about the last nodes whose existence and whose metadata a controller
 //!   asked for, and the lists of load balancers and routes.
+//! - With a plan both are also asked, in a dry run, to `load-balancers.ensure` the same Services
+//!   with their last nodes. The answer is what they would send to change the cloud.
 //! - Only requests that change nothing leave the host (`HttpBudget::reading`), and Events are
 //!   dropped. The calls do not count for probation. Questions to a cloud whose API reads by POST
-//!   count as unanswered.
+//!   count as unanswered, unless the operator's rules list its reads.
 //! - A difference counts where the active release answers the second time as the first. Otherwise
 //!   the cloud has changed in between.
 //! - There is nothing to compare where the active release has no answer, where the cloud failed a
@@ -23,10 +25,10 @@ use std::{
 
 use serde_json::json;
 use skysail_provider::{
-    Call, Code, Detail, Error, Instance, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, NodeSet,
-    OwnedLoadBalancer, Route, Service, text::one_line,
+    Call, Code, Detail, DryRun, Error, Instance, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _,
+    NodeSet, OwnedLoadBalancer, Route, Service, text::one_line,
 };
-use skysail_slot::{Fault, OnDifference, RefusalReason, ShadowOptions, ShadowStatus};
+use skysail_slot::{Fault, OnDifference, RefusalReason, RolloutOptions, ShadowStatus};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout_at},
@@ -57,6 +59,8 @@ pub(super) struct QuestionLog(Mutex<Option<KeptQuestions>>);
 struct KeptQuestions {
     /// The newest last.
     services: VecDeque<Question>,
+    /// Of the same Services, the newest last.
+    backends: VecDeque<Question>,
     existence: Option<Question>,
     metadata: Option<Question>,
     routes: Option<Question>,
@@ -73,6 +77,7 @@ struct Question {
 #[derive(Clone)]
 enum About {
     LoadBalancer { cluster: String, service: Box<Service> },
+    Backends { cluster: String, service: Box<Service>, nodes: NodeSet },
     LoadBalancers { cluster: String },
     Nodes { nodes: NodeSet, detail: Detail },
     Routes { cluster: String },
@@ -102,9 +107,24 @@ impl QuestionLog {
         });
     }
 
+    /// The nodes that the load balancer was to have.
+    pub(super) fn backends(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) {
+        self.keep(|kept| {
+            kept.backends.retain(|question| question.service() != Some(&service.uid));
+            if kept.backends.len() == SERVICES_MAX {
+                kept.backends.pop_front();
+            }
+            let (cluster, service) = (cluster.to_owned(), Box::new(service.clone()));
+            kept.backends.push_back(question(call, About::Backends { cluster, service, nodes: nodes.clone() }));
+        });
+    }
+
     /// The Service is being deleted.
     pub(super) fn forget(&self, uid: &str) {
-        self.keep(|kept| kept.forget(uid));
+        self.keep(|kept| {
+            kept.forget(uid);
+            kept.backends.retain(|question| question.service() != Some(uid));
+        });
     }
 
     pub(super) fn nodes(&self, call: &Call, nodes: &NodeSet, detail: Detail) {
@@ -126,12 +146,15 @@ impl QuestionLog {
         self.keep(|kept| kept.inventory = Some(question(call, About::LoadBalancers { cluster: cluster.to_owned() })));
     }
 
-    fn questions(&self) -> Vec<Question> {
+    /// The questions of a shadow phase, and those of a plan.
+    fn questions(&self, options: &RolloutOptions) -> Vec<Question> {
         let kept = self.kept();
-        let Some(KeptQuestions { services, existence, metadata, routes, inventory }) = &*kept else {
+        let Some(KeptQuestions { services, backends, existence, metadata, routes, inventory }) = &*kept else {
             return Vec::new();
         };
-        services.iter().rev().chain(existence).chain(metadata).chain(routes).chain(inventory).cloned().collect()
+        let reads = services.iter().rev().chain(existence).chain(metadata).chain(routes).chain(inventory);
+        let reads = reads.filter(|_| options.shadow.is_some());
+        reads.chain(backends.iter().rev().filter(|_| options.plan.is_some())).cloned().collect()
     }
 
     fn keep(&self, keep: impl FnOnce(&mut KeptQuestions)) {
@@ -147,8 +170,7 @@ impl QuestionLog {
 
 impl KeptQuestions {
     fn forget(&mut self, uid: &str) {
-        self.services
-            .retain(|question| !matches!(&question.about, About::LoadBalancer { service, .. } if service.uid == uid));
+        self.services.retain(|question| question.service() != Some(uid));
     }
 }
 
@@ -163,11 +185,24 @@ fn question(call: &Call, about: About) -> Question {
 impl Question {
     fn interface(&self) -> Interface {
         match self.about {
-            About::LoadBalancer { .. } => Interface::LoadBalancers,
+            About::LoadBalancer { .. } | About::Backends { .. } => Interface::LoadBalancers,
             About::LoadBalancers { .. } => Interface::LoadBalancerInventory,
             About::Nodes { .. } => Interface::Instances,
             About::Routes { .. } => Interface::Routes,
         }
+    }
+
+    /// UID of the Service that the question is about.
+    fn service(&self) -> Option<&str> {
+        match &self.about {
+            About::LoadBalancer { service, .. } | About::Backends { service, .. } => Some(&service.uid),
+            About::LoadBalancers { .. } | About::Nodes { .. } | About::Routes { .. } => None,
+        }
+    }
+
+    /// Whether the question belongs to a plan.
+    const fn is_planned(&self) -> bool {
+        matches!(self.about, About::Backends { .. })
     }
 
     /// For people: `load-balancers.get of Service default/web`.
@@ -175,6 +210,10 @@ impl Question {
         match &self.about {
             About::LoadBalancer { service, .. } => {
                 format!("load-balancers.get of Service {}/{}", service.namespace, service.name)
+            }
+            About::Backends { service, nodes, .. } => {
+                let Service { namespace, name, .. } = &**service;
+                format!("dry run of load-balancers.ensure of Service {namespace}/{name} with {} nodes", nodes.len())
             }
             About::LoadBalancers { .. } => "load-balancer-inventory.list".to_owned(),
             About::Nodes { nodes, detail } => {
@@ -190,6 +229,18 @@ impl Question {
         match about {
             About::LoadBalancer { cluster, service } => {
                 Ok(Answer::LoadBalancer(provider.get(call, cluster, service).await?))
+            }
+            About::Backends { cluster, service, nodes } => {
+                let dry_run = DryRun::default();
+                let call = Call { dry_run: Some(dry_run.clone()), ..call.clone() };
+                let status = provider.ensure(&call, cluster, service, nodes).await;
+                let (held, omitted) = dry_run.held();
+                if held.is_empty() {
+                    return Ok(Answer::LoadBalancer(Some(status?)));
+                }
+                // Whatever the guest made of the requests that were held back.
+                let held = held.into_iter().map(|held| (format!("{} {}", held.method, held.url), held.body));
+                Ok(Answer::Writes(held.collect(), omitted))
             }
             About::LoadBalancers { cluster } => {
                 let mut list = skysail_provider::LoadBalancerInventory::list(provider, call, cluster).await?;
@@ -222,6 +273,9 @@ enum Answer {
     LoadBalancers(Vec<OwnedLoadBalancer>),
     Nodes(Vec<(String, Result<Instance, &'static str>)>),
     Routes(Vec<Route>),
+    /// Method and URL of each request that was held back, with its body, and the number of further
+    /// ones.
+    Writes(Vec<(String, Vec<u8>)>, usize),
 }
 
 impl Answer {
@@ -238,6 +292,9 @@ impl Answer {
                 list.iter().map(text).collect()
             }
             Self::Routes(list) => list.iter().map(|one| json!(one).to_string()).collect(),
+            Self::Writes(list, _) => {
+                list.iter().map(|(line, body)| format!("{line} with {} bytes", body.len())).collect()
+            }
         }
     }
 
@@ -267,21 +324,23 @@ enum Comparison {
 /// may not serve, if it may not.
 pub(super) async fn shadow(
     memory: &QuestionLog,
-    options: ShadowOptions,
+    options: &RolloutOptions,
     active: &SandboxedProvider,
     candidate: &SandboxedProvider,
 ) -> (ShadowStatus, Result<(), (RefusalReason, String)>) {
     let mut report = ShadowStatus { digest: candidate.release().digest().to_owned(), ..ShadowStatus::default() };
     let (before, now) = (active.compared(), candidate.compared());
     let end = Instant::now() + TIME_MAX;
-    let mut broken = None;
-    for question in &memory.questions() {
+    let (mut broken, mut writing) = (None, Vec::new());
+    let mut asked_writes = 0;
+    for question in &memory.questions(options) {
         let has = |provider: &SandboxedProvider| provider.release().exports().has(question.interface());
         if !has(&before) || !has(&now) {
             continue;
         }
         let Ok(comparison) = timeout_at(end, compare(question, &before, &now)).await else { break };
         report.asked += 1;
+        asked_writes += u64::from(question.is_planned());
         let difference = match comparison {
             Comparison::Same => continue,
             Comparison::Unanswered => {
@@ -292,6 +351,9 @@ pub(super) async fn shadow(
             Comparison::Broken(text) => broken.insert(text).clone(),
         };
         report.differing += 1;
+        if question.is_planned() && broken.is_none() {
+            writing.push(difference.clone());
+        }
         if report.differences.len() < TOLD_MAX {
             report.differences.push(difference);
         }
@@ -299,8 +361,22 @@ pub(super) async fn shadow(
             break;
         }
     }
-    let ShadowStatus { asked, differing, differences, .. } = &report;
-    let judged = match broken {
+    let judged = judge(options, &report, broken, (asked_writes, &writing));
+    (report, judged)
+}
+
+/// Why the release may not serve, if it may not. `writing` are the differences of a plan, of this
+/// number of dry runs.
+fn judge(
+    options: &RolloutOptions,
+    report: &ShadowStatus,
+    broken: Option<String>,
+    (dry_runs, writing): (u64, &[String]),
+) -> Result<(), (RefusalReason, String)> {
+    let ShadowStatus { asked, differing, differences, .. } = report;
+    let (shadow, plan) = (options.shadow.map(|shadow| shadow.on_difference), options.plan.map(|plan| plan.on_writes));
+    let answers = *differing - writing.len() as u64;
+    match broken {
         Some(text) => Err((
             RefusalReason::ShadowBroken,
             format!(
@@ -308,7 +384,16 @@ pub(super) async fn shadow(
                  out"
             ),
         )),
-        None if *differing > 0 && options.on_difference == OnDifference::Refuse => Err((
+        None if !writing.is_empty() && plan == Some(OnDifference::Refuse) => Err((
+            RefusalReason::PlanWrites,
+            format!(
+                "in {} of {dry_runs} dry runs it would change the cloud where the release that serves would not: {}; offer a release that \
+                 would not, or set rollout.plan.onWrites to Report",
+                writing.len(),
+                writing.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("; ")
+            ),
+        )),
+        None if answers > 0 && shadow == Some(OnDifference::Refuse) => Err((
             RefusalReason::ShadowDiffers,
             format!(
                 "of {asked} questions it answered {differing} otherwise than the release that serves: {}; offer a release that agrees, or set \
@@ -317,8 +402,7 @@ pub(super) async fn shadow(
             ),
         )),
         None => Ok(()),
-    };
-    (report, judged)
+    }
 }
 
 async fn compare(question: &Question, before: &SandboxedProvider, now: &SandboxedProvider) -> Comparison {

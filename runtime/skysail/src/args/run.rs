@@ -26,8 +26,13 @@ use skysail_controllers::ControllerSettings;
 
 pub(crate) use feature_gates::Feature;
 pub(crate) use generic::GenericArgs;
+pub(super) use kube_cloud_shared::KubeCloudSharedArgs;
 pub(crate) use logging::LoggingFormat;
+pub(super) use node_controller::NodeControllerArgs;
+pub(super) use node_lifecycle_controller::NodeLifecycleControllerArgs;
 pub(crate) use providers::ProviderArgs;
+pub(super) use route_controller::RouteControllerArgs;
+pub(super) use service_controller::ServiceControllerArgs;
 
 /// `skysail run`. The names are those of upstream's cloud-controller-manager, and so are the
 /// defaults but for four (`deploy/docs/flags.md`).

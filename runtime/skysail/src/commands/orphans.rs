@@ -11,12 +11,11 @@
 //!    Before each deletion, read the Services once more.
 //! 4. print.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, api::ListParams};
-use prometheus_client::registry::Registry;
 use serde::Serialize;
 use skysail_controllers::{AskedServices, find_orphans, may_want_load_balancers, names::reasons, orphan_notice};
 use skysail_provider::{Call, Code, Error, OwnedLoadBalancer, Provider as _, Service};
@@ -25,17 +24,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     args::{LoggingFormat, OrphansArgs, OutputFormat},
     cluster::{Cluster, list_all},
-    commands::run::Resources,
+    commands::served,
     exit::{MarkExt as _, Reason},
     output,
-    provider_file::{self, ProviderSpec},
-    providers::{self, Fleet, Surroundings},
+    providers::Fleet,
     telemetry,
 };
-
-/// How long the command waits for the first releases. A component with an interpreter compiles for
-/// a minute, and for several on a busy machine.
-const DECIDED_WITHIN: Duration = Duration::from_mins(10);
 
 /// Largest number of Events that are read: the manager emits one for each orphan.
 const EVENTS_MAX: u32 = 500;
@@ -74,25 +68,11 @@ pub(crate) fn run(args: OrphansArgs) -> anyhow::Result<()> {
 }
 
 async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
-    let only = args.provider.as_deref();
-    let specs = args.provider_file.as_deref().map(|file| of_file(file, only)).transpose().or_exit(Reason::Usage)?;
+    let specs = served::specs(args.provider_file.as_deref(), args.provider.as_deref()).or_exit(Reason::Usage)?;
     let cluster = Cluster::of(args.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
     let client = cluster.client("orphans").await.or_exit(Reason::Usage)?;
     // serve (provider)
-    let surroundings = Surroundings { archive: None, kubernetes: Some(client.clone()) };
-    let mut fleet = Fleet::new(providers::services(&mut Registry::default())?).within(surroundings);
-    match specs {
-        Some(specs) => fleet.apply(specs).await.or_exit(Reason::Usage)?,
-        None => take_up_objects(&mut fleet, client.clone(), only).await?,
-    }
-    let late = fleet.decided(DECIDED_WITHIN).await;
-    late.map_err(|names| {
-        anyhow!(
-            "the provider {}: no release serves after {} s, and none was refused; try again on a machine with more CPU, or look at its source",
-            names.join(", "),
-            DECIDED_WITHIN.as_secs()
-        )
-    })?;
+    let fleet = served::fleet(client.clone(), specs, args.provider.as_deref()).await?;
     // look twice (client, provider)
     let (first, _) = look(&client, &fleet, &args).await?;
     let (mut found, services) = look(&client, &fleet, &args).await?;
@@ -111,32 +91,6 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
     output::print(shown(&found, &args.cluster_name, args.output)?.as_bytes())
 }
 
-fn of_file(file: &Path, only: Option<&str>) -> anyhow::Result<Vec<ProviderSpec>> {
-    let mut specs = provider_file::load(file)?.providers;
-    if let Some(name) = only {
-        specs.retain(|spec| spec.name == *name);
-        ensure!(!specs.is_empty(), "{} has no provider {name:?}", file.display());
-    }
-    Ok(specs)
-}
-
-/// Serves the objects of kind Provider. An invalid object is an error, because an incomplete list
-/// of orphans would look complete.
-async fn take_up_objects(fleet: &mut Fleet, client: kube::Client, only: Option<&str>) -> anyhow::Result<()> {
-    let mut resources = Resources::start(client).await?;
-    resources.until_first_taken_up(fleet).await;
-    if let Some(reason) = resources.left_out_of(only) {
-        return Err(anyhow!("the Provider {reason}")).or_exit(Reason::Usage);
-    }
-    fleet.served.retain(|name, _| only.is_none_or(|only| only == name));
-    if fleet.served.is_empty() {
-        let which = only.map_or_else(|| "Provider".to_owned(), |name| format!("Provider {name:?}"));
-        return Err(anyhow!("the cluster has no {which}; give --provider-file if the manager has a provider file"))
-            .or_exit(Reason::Usage);
-    }
-    Ok(())
-}
-
 /// The orphans, and the Services that the search has asked for.
 async fn look(
     client: &kube::Client,
@@ -149,10 +103,6 @@ async fn look(
     let mut orphans = Vec::new();
     for (name, served) in &fleet.served {
         let slot = &served.slot;
-        if slot.info().is_none() {
-            let trouble = slot.status().borrow().trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
-            return Err(anyhow!("the provider {name} does not serve{trouble}")).or_exit(Reason::Refused);
-        }
         let found = match find_orphans(&**slot, (&Call::default(), &stop), &args.cluster_name, &services).await {
             // The cloud-config switches the inventory off.
             Err(error) if error.code == Code::Unsupported => Vec::new(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use skysail_host::slot::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions};
+use skysail_host::slot::{CanaryOptions, OnDifference, PlanOptions, ProbationOptions, RolloutOptions, ShadowOptions};
 use skysail_sources::Digest;
 
 use super::{explain::Finding, schema::Check};
@@ -34,6 +34,10 @@ pub(super) struct Rollout {
     /// are refused. A release that traps or hits a limit where its predecessor answers is refused.
     /// Default: no comparison.
     shadow: Option<Shadow>,
+    /// Ask a new release in a dry run, before it serves, to ensure the load balancers of up to 16
+    /// Services with their last nodes. Requests that could change the cloud are held back. Default:
+    /// no dry run.
+    plan: Option<Plan>,
     /// Let a new release serve a share of the objects first, beside its predecessor. If the new
     /// release is worse, the share is rolled back automatically. Default: a new release serves all
     /// objects at once.
@@ -55,6 +59,15 @@ struct Shadow {
     /// Report writes the differences to status.shadow, an Event and the log, and continues. Refuse
     /// refuses a release whose answers differ from those of its predecessor. Default: Report.
     on_difference: Option<String>,
+}
+
+/// What happens if the new release would change the cloud where its predecessor would not.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Plan {
+    /// Report writes the requests to status.shadow, an Event and the log, and continues. Refuse
+    /// refuses a release that would send them. Default: Report.
+    on_writes: Option<String>,
 }
 
 /// A canary serves a share of the objects. It passes after both the calls and the time.
@@ -86,29 +99,38 @@ struct Probation {
 
 impl Check<'_> {
     pub(super) fn rollout(&self, rollout: &Rollout) -> Result<RolloutOptions, Finding> {
-        let Rollout { shadow, canary, probation, retry: _ } = rollout;
+        let Rollout { shadow, plan, canary, probation, retry: _ } = rollout;
         let shadow = shadow.as_ref().map(|shadow| self.shadow(shadow)).transpose()?;
+        let plan = plan.as_ref().map(|plan| self.plan(plan)).transpose()?;
         let canary = canary.as_ref().map(|canary| self.canary(canary)).transpose()?;
         let Probation { calls, time } = probation;
         let watched =
             self.watched("spec.rollout.probation.time", *calls, time.as_deref(), "; 0s disables the probation")?;
         // Without a probation a release is never rolled back.
         let probation = (!watched.time.is_zero()).then_some(watched);
-        Ok(RolloutOptions { shadow, canary, probation })
+        Ok(RolloutOptions { shadow, plan, canary, probation })
     }
 
     fn shadow(&self, Shadow { on_difference }: &Shadow) -> Result<ShadowOptions, Finding> {
+        let on_difference = self.on_difference("spec.rollout.shadow.onDifference", on_difference.as_deref())?;
+        Ok(ShadowOptions { on_difference })
+    }
+
+    fn plan(&self, Plan { on_writes }: &Plan) -> Result<PlanOptions, Finding> {
+        Ok(PlanOptions { on_writes: self.on_difference("spec.rollout.plan.onWrites", on_writes.as_deref())? })
+    }
+
+    fn on_difference(&self, place: &'static str, text: Option<&str>) -> Result<OnDifference, Finding> {
         let [report, refuse] = ON_DIFFERENCE;
-        let on_difference = match on_difference.as_deref() {
-            None => OnDifference::Report,
-            Some(text) if text == report => OnDifference::Report,
-            Some(text) if text == refuse => OnDifference::Refuse,
+        match text {
+            None => Ok(OnDifference::Report),
+            Some(text) if text == report => Ok(OnDifference::Report),
+            Some(text) if text == refuse => Ok(OnDifference::Refuse),
             Some(text) => {
                 let reason = format!("{text:?} is unknown; write {report} or {refuse}");
-                return Err(self.invalid_field("spec.rollout.shadow.onDifference", reason));
+                Err(self.invalid_field(place, reason))
             }
-        };
-        Ok(ShadowOptions { on_difference })
+        }
     }
 
     fn canary(&self, Canary { percent, calls, time }: &Canary) -> Result<CanaryOptions, Finding> {

@@ -5,7 +5,7 @@ use std::{fs, path::Path, time::Duration};
 
 use expect_test::{Expect, expect};
 
-use skysail_host::slot::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions};
+use skysail_host::slot::{CanaryOptions, OnDifference, PlanOptions, ProbationOptions, RolloutOptions, ShadowOptions};
 use skysail_provider::Interface;
 
 use super::{ComponentSource, load};
@@ -79,13 +79,16 @@ fn by_default_a_rollout_has_only_a_probation() {
     };
     let watched = |minutes| ProbationOptions { calls: 20, time: Duration::from_mins(minutes) };
     let rollout = loaded("").rollout;
-    assert_eq!(rollout, RolloutOptions { shadow: None, canary: None, probation: Some(watched(5)) });
-    let spec = loaded("rollout: {canary: {percent: 10, time: 10m}, shadow: {}, probation: {time: 0s}}\n");
+    assert_eq!(rollout, RolloutOptions { probation: Some(watched(5)), ..RolloutOptions::default() });
+    let spec = loaded("rollout: {canary: {percent: 10, time: 10m}, shadow: {}, plan: {}, probation: {time: 0s}}\n");
     let canary = Some(CanaryOptions { percent: 10, watched: watched(10) });
     let shadow = Some(ShadowOptions { on_difference: OnDifference::Report });
-    assert_eq!(spec.rollout, RolloutOptions { shadow, canary, probation: None });
+    let plan = Some(PlanOptions { on_writes: OnDifference::Report });
+    assert_eq!(spec.rollout, RolloutOptions { shadow, plan, canary, probation: None });
     let refusing = loaded("rollout: {shadow: {onDifference: Refuse}}\n").rollout.shadow;
     assert_eq!(refusing, Some(ShadowOptions { on_difference: OnDifference::Refuse }));
+    let refusing = loaded("rollout: {plan: {onWrites: Refuse}}\n").rollout.plan;
+    assert_eq!(refusing, Some(PlanOptions { on_writes: OnDifference::Refuse }));
 
     // `retry` is not part of the slot's settings, so that it ends no probation.
     let digest = format!("sha256:{}", "0a".repeat(32));

@@ -110,7 +110,7 @@ fn settings(kind: u8) -> Settings {
     let probation = (kind & 2 == 2).then_some(WATCHED);
     let shadow = (kind & 4 == 4).then_some(ShadowOptions { on_difference: OnDifference::Report });
     let retry = (kind & 16 == 16).then(|| offered(kind % COMPONENTS).digest.to_string());
-    Settings(Arc::new((RolloutOptions { shadow, canary, probation }, retry, Drain::default())))
+    Settings(Arc::new((RolloutOptions { shadow, plan: None, canary, probation }, retry, Drain::default())))
 }
 
 fn refusal(component: &Component, lasting: bool) -> Refusal {

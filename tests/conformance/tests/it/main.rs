@@ -9,6 +9,8 @@ mod addresses;
 mod breaker;
 mod claims;
 mod drift;
+#[cfg(test)]
+mod dry_run;
 mod edits;
 mod fence;
 mod holder;

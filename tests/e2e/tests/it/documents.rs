@@ -39,9 +39,10 @@ const PAGES: [&str; 6] = [
 const CHART: &str = "deploy/chart/README.md";
 
 /// The pages whose commands another test runs, or none: page, and which test or why.
-const ELSEWHERE: [(&str, &str); 3] = [
+const ELSEWHERE: [(&str, &str); 4] = [
     ("README.md", "CI runs `make test`, and tests/it the demonstration"),
     ("deploy/docs/signatures.md", "cosign cannot be had here; runtime/sources tests its signatures"),
+    ("deploy/docs/plan.md", "plan.rs runs its command"),
     ("deploy/manifests/README.md", "manifests.rs runs its third step, real_incus.rs what makes a certificate"),
 ];
 

@@ -148,7 +148,10 @@ exec unshare --mount --pid --fork --kill-child=KILL -- bash -euc '
   mount -t proc proc "$root/proc"
   mount --rbind /dev "$root/dev"
   mount -t tmpfs -o uid=65532,gid=65532,mode=700 tmpfs "$root/var/lib/skysail"
-  exec setpriv --no-new-privs chroot --userspec=65532:65532 "$root" /usr/local/bin/skysail "$@"
+  # The shell stays: the kernel forgets the signal of --kill-child where a process changes its user. With
+  # the shell, the first process of the namespace, the manager ends too.
+  setpriv --no-new-privs chroot --userspec=65532:65532 "$root" /usr/local/bin/skysail "$@"
+  exit $?
 ' "$root" "${{@/"{kubeconfig}"//kubeconfig}}"
 "#
     );

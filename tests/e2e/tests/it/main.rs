@@ -14,6 +14,7 @@ mod manifests;
 mod node_addresses;
 mod orphans;
 mod other_tools;
+mod plan;
 mod provider_definition;
 mod provider_resources;
 mod real_incus;

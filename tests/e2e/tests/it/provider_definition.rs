@@ -153,6 +153,7 @@ fn wrong_names_and_owners() -> Vec<Wrong> {
             with("rollout", json!({"canary": {"percent": 10, "time": "0s"}})),
             &["spec.rollout.canary.time", "or leave canary out"],
         ),
+        (with("rollout", json!({"plan": {"onWrites": "no"}})), &["spec.rollout.plan.onWrites", "\"Refuse\""]),
         (
             with("rollout", json!({"shadow": {"onDifference": "refuse"}})),
             &["spec.rollout.shadow.onDifference", "\"Refuse\""],
@@ -374,7 +375,7 @@ fn valid() -> Vec<Value> {
         }},
         "config": "region = eu\n",
         "egress": {
-            "rules": [{"origins": at, "methods": ["GET", "POST"], "pathPrefixes": ["/v1", "/"]}, {"origins": at}],
+            "rules": [{"origins": at, "methods": ["GET", "POST"], "pathPrefixes": ["/v1", "/"], "reads": ["Action=Describe*"]}, {"origins": at}],
             "allowCidrs": ["127.0.0.1/32", "fd00::/64"],
             "caBundle": pem,
             "proxy": proxy,
@@ -386,6 +387,7 @@ fn valid() -> Vec<Value> {
         "allowUnmetEgress": true,
         "rollout": {
             "shadow": {"onDifference": "Refuse"},
+            "plan": {"onWrites": "Refuse"},
             "canary": {"percent": 99, "calls": 0, "time": "24h"},
             "probation": {"calls": 0, "time": "24h"},
             "retry": format!("sha256:{}", "0a".repeat(32)),

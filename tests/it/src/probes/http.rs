@@ -18,7 +18,7 @@ use skysail_host::{
     http_client::{HttpClient, Resolver},
     slot::{Offer, Offered},
 };
-use skysail_provider::{Call, Limit, LimitHit, LoadBalancerInventory as _};
+use skysail_provider::{Call, DryRun, Limit, LimitHit, LoadBalancerInventory as _};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -383,6 +383,28 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
             assert!(!heads.iter().any(|head| head.contains("skysail-credential")), "{heads:?}");
         })
         .await;
+}
+
+/// Whatever a guest tries in a dry run, its writes do not reach the cloud.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_of_a_dry_run_do_not_reach_the_cloud() {
+    let server = Server::new(Answer::Body(0)).await;
+    let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
+    let http = Some(server.client(&limits));
+    let sandbox = SandboxOptions { name: "cloud".to_owned(), limits, config: server.url.clone(), http };
+    let slot = shadowed(sandbox);
+    let bytes = marked("probe-shadow-writes", 1).into();
+    assert_eq!(slot.offer(Offer { bytes, origin: "probe".to_owned() }).await, Ok(Offered::Activated));
+    let dry_run = DryRun::default();
+    let call = Call { dry_run: Some(dry_run.clone()), ..Call::default() };
+    slot.list(&call, "kubernetes").await.unwrap();
+    let heads = std::mem::take(&mut *server.heads.lock().unwrap());
+    let mut sent: Vec<_> = heads.iter().filter_map(|head| Some(head.split_once(' ')?.0)).collect();
+    sent.sort_unstable();
+    sent.dedup();
+    assert_eq!(sent, ["get", "head", "options"]);
+    let (held, _) = dry_run.held();
+    assert!(held.iter().any(|request| request.method == "DELETE"), "{held:?}");
 }
 
 /// In the shadow phase a release gets the calls of its predecessor: whatever it tries, its writes

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use skysail_provider::{Call, LoadBalancerInventory as _, Service};
+use skysail_provider::{Call, LoadBalancerInventory as _, Node, NodeSet, Service};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -17,7 +17,7 @@ use crate::{
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::HttpClient,
     slot::{
-        Offered, OnDifference, RolloutOptions, ShadowOptions, ShadowStatus, Slot, SlotOptions,
+        Offered, OnDifference, PlanOptions, RolloutOptions, ShadowOptions, ShadowStatus, Slot, SlotOptions,
         tests::{check, offer, options, reconfigure, services, version},
     },
     test_guest::{GUEST, Guest, Inventory, component},
@@ -175,21 +175,46 @@ fn service(number: usize) -> Service {
 
 #[test]
 fn the_last_services_are_remembered_and_one_that_is_deleted_is_not() {
+    let rollout = &shadowed(OnDifference::Report).rollout;
     let memory = QuestionLog::default();
     memory.service(&Call::default(), "c", &service(0));
-    assert_eq!(memory.questions().len(), 0, "no shadow run needs it");
+    assert_eq!(memory.questions(rollout).len(), 0, "no shadow run needs it");
     memory.keeps(true);
     for number in 0..SERVICES_MAX + 2 {
         memory.service(&Call::default(), "c", &service(number));
     }
     memory.service(&Call::default(), "c", &service(2));
     memory.forget(&(SERVICES_MAX + 1).to_string());
-    let shown: Vec<_> = memory.questions().iter().map(super::Question::shown).collect();
+    let shown: Vec<_> = memory.questions(rollout).iter().map(super::Question::shown).collect();
     assert_eq!(shown.len(), SERVICES_MAX - 1);
     assert_eq!(shown[0], "load-balancers.get of Service /2");
     assert!(!shown.contains(&"load-balancers.get of Service /1".to_owned()));
     memory.keeps(true);
-    assert_eq!(memory.questions().len(), SERVICES_MAX - 1);
+    assert_eq!(memory.questions(rollout).len(), SERVICES_MAX - 1);
     memory.keeps(false);
-    assert_eq!(memory.questions().len(), 0);
+    assert_eq!(memory.questions(rollout).len(), 0);
+}
+
+/// The last Services with their nodes; one that is deleted is not asked for.
+#[test]
+fn a_plan_asks_for_the_last_nodes_of_each_service_and_for_nothing_else() {
+    let rollout =
+        &RolloutOptions { plan: Some(PlanOptions { on_writes: OnDifference::Report }), ..RolloutOptions::default() };
+    let memory = QuestionLog::default();
+    memory.keeps(true);
+    let call = Call::default();
+    for number in [0, 1, 0] {
+        let nodes = (0..number + 1).map(|index| Arc::new(Node { name: format!("n{index}"), ..Node::default() }));
+        memory.service(&call, "kubernetes", &service(number));
+        memory.backends(&call, "kubernetes", &service(number), &NodeSet::new(nodes));
+    }
+    let shown = || -> Vec<String> { memory.questions(rollout).iter().map(super::Question::shown).collect() };
+    let of =
+        |question: &str, name: &str| question.contains(&format!("dry run of load-balancers.ensure of Service {name}"));
+    let questions = shown();
+    assert_eq!(questions.len(), 2, "{questions:?}");
+    let first = service(0);
+    assert!(of(&questions[0], &format!("{}/{} with 1 nodes", first.namespace, first.name)), "{questions:?}");
+    memory.forget(&first.uid);
+    assert_eq!(shown().len(), 1);
 }

@@ -1,0 +1,190 @@
+//! Which requests only read. HTTP says it by the method (RFC 9110, section 9.2.1); where an API
+//! does not follow HTTP, the operator says it in the rule.
+//!
+//! A provider that is not trusted may write a request that one parser takes for a read and the
+//! cloud for a write. So a request counts as a read only if its parameter appears once, in plain
+//! characters, and no header names another method.
+
+use http::{
+    HeaderMap,
+    header::{CONTENT_TYPE, HeaderName},
+};
+use url::form_urlencoded;
+
+/// The methods that change nothing.
+pub(crate) const SAFE_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
+
+/// Headers that let a server use another method than that of the request.
+const METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+];
+const FORM: &str = "application/x-www-form-urlencoded";
+/// Longest entry, in bytes.
+pub(super) const ENTRY_BYTES_MAX: usize = 128;
+
+/// An entry of `reads`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// `*`: every request of the rule.
+    All,
+    /// `Action=DescribeRegions`, or `Action=Describe*`.
+    Parameter { name: String, value: String, is_prefix: bool },
+}
+
+/// A request whose origin, method and path the rules allow.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) query: Option<&'a str>,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a [u8],
+}
+
+/// Whether a text consists of characters that no parser decodes or splits at.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+impl Reads {
+    /// None if the text is not an entry.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::All);
+        }
+        let (name, value) = text.split_once('=').filter(|_| text.len() <= ENTRY_BYTES_MAX)?;
+        let (value, is_prefix) = value.strip_suffix('*').map_or((value, false), |value| (value, true));
+        let is_entry = is_plain(name) && is_plain(value);
+        is_entry.then(|| Self::Parameter { name: name.to_owned(), value: value.to_owned(), is_prefix })
+    }
+
+    fn covers(&self, sent: Sent<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Parameter { name, value, is_prefix } => parameter(sent, name)
+                .is_some_and(|found| if *is_prefix { found.starts_with(value) } else { found == *value }),
+        }
+    }
+}
+
+/// Whether the request only reads, under a rule with these entries; without entries the method
+/// decides.
+pub(super) fn only_reads(entries: Option<&[Reads]>, sent: Sent<'_>) -> bool {
+    let is_overridden = METHOD_OVERRIDES.iter().any(|name| sent.headers.contains_key(name));
+    !is_overridden
+        && match entries {
+            None => SAFE_METHODS.contains(&sent.method),
+            Some(entries) => entries.iter().any(|entry| entry.covers(sent)),
+        }
+}
+
+/// The value of the parameter, in the query or in a form; none if it appears more than once, or
+/// could be read in two ways.
+fn parameter(sent: Sent<'_>, name: &str) -> Option<String> {
+    let mut content_types = sent.headers.get_all(CONTENT_TYPE).iter();
+    let content_type = content_types.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if content_types.next().is_some() {
+        return None;
+    }
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if !sent.body.is_empty() && !media_type.eq_ignore_ascii_case(FORM) {
+        return None;
+    }
+    let query = form_urlencoded::parse(sent.query.unwrap_or_default().as_bytes());
+    let mut named =
+        query.chain(form_urlencoded::parse(sent.body)).filter(|(found, _)| found.eq_ignore_ascii_case(name));
+    let (found, value) = named.next()?;
+    (named.next().is_none() && found == name && is_plain(&value)).then(|| value.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+
+    use super::{Reads, Sent, only_reads};
+
+    fn reads(
+        entries: Option<&[&str]>,
+        method: &str,
+        query: Option<&str>,
+        form: &str,
+        more: &[(&'static str, &'static str)],
+    ) -> bool {
+        let entries: Option<Vec<_>> = entries.map(|list| list.iter().map(|text| Reads::parse(text).unwrap()).collect());
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"));
+        for (name, value) in more {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        only_reads(entries.as_deref(), Sent { method, query, headers: &headers, body: form.as_bytes() })
+    }
+
+    #[test]
+    fn without_entries_the_method_decides_unless_a_header_names_another_one() {
+        assert!(reads(None, "GET", None, "", &[]) && reads(None, "HEAD", None, "", &[]));
+        assert!(!reads(None, "POST", None, "Action=DescribeVpcs", &[]));
+        for header in ["x-http-method-override", "x-http-method", "x-method-override"] {
+            assert!(!reads(None, "GET", None, "", &[(header, "DELETE")]), "{header}");
+            assert!(!reads(Some(&["*"]), "POST", None, "", &[(header, "DELETE")]), "{header}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_is_found_in_the_query_and_in_a_form() {
+        let entries: Option<&[&str]> = Some(&["Action=Describe*", "Action=ListTags"]);
+        assert!(reads(entries, "POST", None, "Version=1&Action=DescribeVpcs", &[]));
+        assert!(reads(entries, "POST", Some("Action=ListTags"), "", &[]));
+        assert!(!reads(entries, "POST", None, "Action=ListTagsAndMore", &[]));
+        assert!(!reads(entries, "POST", None, "Action=DeleteVpc", &[]));
+        // With entries the method does not decide: the same API may write by GET.
+        assert!(!reads(entries, "GET", Some("Action=RunInstances"), "", &[]));
+        assert!(reads(Some(&["*"]), "POST", None, "<soap/>", &[("content-type", "text/xml")]));
+    }
+
+    #[test]
+    fn a_form_that_two_parsers_read_differently_is_no_read() {
+        let entries: Option<&[&str]> = Some(&["Action=Describe*"]);
+        for (query, form) in [
+            (None, "Action=DescribeVpcs&Action=DeleteVpc"),
+            (None, "Action=DeleteVpc&Action=DescribeVpcs"),
+            (Some("Action=DescribeVpcs"), "Action=DeleteVpc"),
+            (None, "Action=DescribeVpcs&action=DeleteVpc"),
+            (None, "Action=DescribeVpcs&%41ction=DeleteVpc"),
+            (None, "Action=DescribeVpcs;Action=DeleteVpc"),
+            (None, "Action=DescribeVpcs%26Action=DeleteVpc"),
+            (None, "Action=Describe%00Vpcs"),
+            (None, "action=DescribeVpcs"),
+            (None, ""),
+        ] {
+            assert!(!reads(entries, "POST", query, form, &[]), "{query:?} {form}");
+        }
+        // The query says one thing, and a body of another type another.
+        assert!(!reads(entries, "POST", Some("Action=DescribeVpcs"), "{}", &[("content-type", "application/json")]));
+    }
+
+    #[test]
+    fn a_form_with_two_content_types_is_no_read() {
+        let entry = [Reads::parse("Action=Describe*").unwrap()];
+        let mut headers = HeaderMap::new();
+        headers.append(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        let sent = |headers: &HeaderMap| {
+            let body = b"Action=DescribeVpcs";
+            only_reads(Some(&entry), Sent { method: "POST", query: None, headers, body })
+        };
+        assert!(sent(&headers));
+        headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        assert!(!sent(&headers));
+    }
+
+    #[test]
+    fn an_entry_is_a_star_or_a_parameter_with_a_value_or_its_beginning() {
+        for wrong in
+            ["", "Action", "Action=", "Action=*", "=Describe*", "Action=De*scribe", "Action=a b", "**", "a=b=c"]
+        {
+            assert_eq!(Reads::parse(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(Reads::parse(&format!("Action={}", "a".repeat(200))), None);
+        assert_eq!(Reads::parse("*"), Some(Reads::All));
+    }
+}

@@ -1,0 +1,87 @@
+//! The flags of `skysail plan`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use skysail_controllers::ControllerSettings;
+
+use super::{
+    NOTATION, OutputFormat, QuietLogArgs,
+    run::{
+        GenericArgs, KubeCloudSharedArgs, NodeControllerArgs, NodeLifecycleControllerArgs, RouteControllerArgs,
+        ServiceControllerArgs,
+    },
+};
+
+const HELP: &str = "\
+The command asks the providers about each Service, node and route of the
+cluster, as a manager that has just started does, and writes nothing: reads
+reach the cloud, and requests that may change the cloud are held back at egress
+and shown, with the fields that they would change. Writes to the Kubernetes API
+are held back in the same way. So the command can run beside the manager that
+serves the cluster now, also beside a manager of another project.
+
+A request is a read if its method is GET, HEAD or OPTIONS, or if the egress rule
+lists it (egress.rules[].reads), for an API that reads by POST.
+
+Use it before a new component, a new cloud-config or a take-over, with the
+provider file that the manager is to have and the manager's flags, above all
+--cluster-name. After the first request that is held back, a provider usually
+gives up; so the further requests for the same object are not known.
+
+Exit code: 0 without changes, 5 with changes, 1 if an object failed, so that the
+plan is incomplete.
+
+Examples:
+  skysail plan --provider-file providers.yaml
+  skysail plan --provider-file providers.yaml --output json > plan.json
+  skysail plan --provider sim --cluster-name production
+
+Required permissions: get and list nodes and services in all namespaces. Without
+--provider-file also: list and watch providers.skysail.dev, and get the Secrets
+and ConfigMaps that the Providers name.";
+
+/// `skysail plan`.
+#[derive(Debug, Args)]
+#[command(after_help = NOTATION, after_long_help = format!("{HELP}\n\n{NOTATION}"))]
+pub(crate) struct PlanArgs {
+    /// Provider file, as for `skysail run`. Default: the objects of kind Provider in the cluster,
+    /// with the Secrets that they name.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) provider_file: Option<PathBuf>,
+    /// Name of one provider: only this provider is asked, about all that is its own. Default: all
+    /// providers.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// Output format.
+    #[arg(long, short, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: OutputFormat,
+    #[command(flatten)]
+    pub(crate) log: QuietLogArgs,
+    #[command(flatten)]
+    pub(crate) generic: GenericArgs,
+    #[command(flatten)]
+    kube_cloud_shared: KubeCloudSharedArgs,
+    #[command(flatten)]
+    service_controller: ServiceControllerArgs,
+    #[command(flatten)]
+    node_controller: NodeControllerArgs,
+    #[command(flatten)]
+    node_lifecycle_controller: NodeLifecycleControllerArgs,
+    #[command(flatten)]
+    route_controller: RouteControllerArgs,
+}
+
+impl PlanArgs {
+    /// The settings of the controllers.
+    pub(crate) fn settings(&self) -> ControllerSettings {
+        let mut settings = ControllerSettings::default();
+        self.generic.apply_to(&mut settings);
+        self.kube_cloud_shared.apply_to(&mut settings);
+        self.service_controller.apply_to(&mut settings);
+        self.node_controller.apply_to(&mut settings);
+        self.node_lifecycle_controller.apply_to(&mut settings);
+        self.route_controller.apply_to(&mut settings);
+        settings
+    }
+}
