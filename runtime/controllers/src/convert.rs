@@ -99,6 +99,7 @@ fn address_kind(name: &str) -> AddressKind {
         other => AddressKind::Other(other.to_owned()),
     }
 }
+
 /// For people: `namespace/name`, or the name alone.
 pub(crate) fn shown(object: &ObjectReference) -> String {
     match object.namespace.as_str() {

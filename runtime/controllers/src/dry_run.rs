@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clients::Clients,
     context::Context,
+    convert,
     error::chain,
     events::Events,
     held::{DryRunObject, DryRuns},
@@ -117,13 +118,14 @@ fn report_unowned(context: &Context, dry_runs: &DryRuns) {
         let text = match owner {
             Owner::Unowned if service_spec::is_load_balancer(&object) && service_spec::class(&object).is_none() => {
                 "no provider is the default provider, so no provider takes this Service; set spec.default of one Provider"
+                    .to_owned()
             }
-            Owner::Contested(..) => {
-                "several providers claim this Service, so none of them takes it; correct spec.default or spec.loadBalancerClasses"
-            }
-            Owner::Unowned | Owner::Provider(_) | Owner::Malformed => continue,
+            owner => match triggers::verdict(context, owner) {
+                Some((_, text)) => text,
+                None => continue,
+            },
         };
-        dry_runs.failed("", &crate::convert::service_reference(&object), text.to_owned());
+        dry_runs.failed("", &convert::service_reference(&object), text);
     }
 }
 
@@ -152,16 +154,9 @@ async fn run_lane(context: &Context, lane: &Arc<Lane>, dry_runs: &DryRuns, progr
     }
     if settings.routes_enabled() {
         progress("routes");
-        let failures = match route::run(context, lane, &mut route::ReportedRoutes::default(), &lane.stop).await {
-            route::Ended::Idle | route::Ended::Settled { .. } => Vec::new(),
-            route::Ended::Failed(failures) => failures,
-            route::Ended::Refused(error, mut failures) => {
-                failures.push((crate::report::cluster(), error));
-                failures
-            }
-        };
-        for (object, error) in failures {
-            dry_runs.failed(&lane.name, &object, chain(&error));
+        let ended = route::run(context, lane, &mut route::ReportedRoutes::default(), &lane.stop).await;
+        for (object, error) in ended.failures().into_iter().flat_map(|(_, failures)| failures) {
+            dry_runs.failed(&lane.name, object, chain(error));
         }
     }
 }

@@ -60,9 +60,18 @@ pub(crate) type Key = (String, String, String);
 pub(crate) struct Records {
     /// The provider whose controllers run.
     pub(crate) provider: String,
-    objects: BTreeMap<Key, (DryRun, DryRunObject)>,
+    objects: BTreeMap<Key, Record>,
     /// By path: the objects as they would be.
     pub(crate) written: BTreeMap<String, Value>,
+}
+
+/// What is recorded of one object.
+#[derive(Default)]
+pub(crate) struct Record {
+    /// Of the provider's calls.
+    calls: DryRun,
+    pub(crate) writes: Vec<ObjectWrite>,
+    failures: Vec<String>,
 }
 
 /// The records of all objects; clones share them.
@@ -74,7 +83,7 @@ impl DryRuns {
     /// only reads, or about routes.
     pub(crate) fn of_call(&self, provider: &str, object: Option<&ObjectReference>) -> DryRun {
         let (kind, name) = object.map_or((ROUTES, String::new()), |object| (object.kind, shown(object)));
-        self.records().entry((provider.to_owned(), kind.to_owned(), name)).0.clone()
+        self.records().entry((provider.to_owned(), kind.to_owned(), name)).calls.clone()
     }
 
     /// Records the failure of a turn.
@@ -84,18 +93,18 @@ impl DryRuns {
             _ => (ROUTES, String::new()),
         };
         let mut records = self.records();
-        records.entry((provider.to_owned(), kind.to_owned(), name)).1.failures.push(text);
+        records.entry((provider.to_owned(), kind.to_owned(), name)).failures.push(text);
     }
 
     /// The entries of the objects that would change, or whose turn failed.
     pub(crate) fn entries(&self) -> Vec<DryRunObject> {
         let records = self.records();
-        let entries = records.objects.iter().map(|((provider, kind, name), (calls, entry))| {
+        let entries = records.objects.iter().map(|((provider, kind, name), Record { calls, writes, failures })| {
             let (requests, omitted) = calls.held();
             let is_held = !requests.is_empty() || omitted > 0;
-            let failures = if is_held { Vec::new() } else { entry.failures.clone() };
+            let failures = if is_held { Vec::new() } else { failures.clone() };
             let (provider, kind, name) = (provider.clone(), kind.clone(), name.clone());
-            DryRunObject { provider, kind, name, requests, omitted, failures, ..entry.clone() }
+            DryRunObject { provider, kind, name, requests, omitted, writes: writes.clone(), failures }
         });
         entries.filter(|entry| entry.is_changed() || !entry.failures.is_empty()).collect()
     }
@@ -107,7 +116,7 @@ impl DryRuns {
 }
 
 impl Records {
-    pub(crate) fn entry(&mut self, key: Key) -> &mut (DryRun, DryRunObject) {
+    pub(crate) fn entry(&mut self, key: Key) -> &mut Record {
         self.objects.entry(key).or_default()
     }
 }

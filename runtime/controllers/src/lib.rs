@@ -11,8 +11,8 @@
 //! change into keys → `queue` (one for each provider and controller) releases a key when it is due
 //! → `service`, `node`, `node_lifecycle` and `route` are lists of steps, most of them pure →
 //! `report` reports the outcome. `nodes` assigns the nodes to providers by `ownership` and shares
-//! one node set with all Services of a provider. `dry_run` runs
-//! the same steps once, and holds back their writes.
+//! one node set with all Services of a provider. `dry_run` runs the same steps once, and holds back
+//! their writes.
 //!
 //! # Rules
 //! The controllers do not depend on WebAssembly. A reconcile neither sleeps nor retries. No

@@ -302,7 +302,7 @@ impl Pass<'_> {
 impl Ended {
     /// The failed steps, and the error that decides when they are retried: of several the one that
     /// may be retried first.
-    fn failures(&self) -> Option<(&Error, &[Failure])> {
+    pub(crate) fn failures(&self) -> Option<(&Error, &[Failure])> {
         match self {
             Self::Idle | Self::Settled { .. } => None,
             Self::Refused(error, failures) => Some((error, failures)),

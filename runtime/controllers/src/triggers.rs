@@ -373,22 +373,29 @@ fn enqueue_node(context: &Context, view: &NodeView) {
 
 /// Emits an Event about an object on which no provider may act.
 fn report_verdict(context: &Context, controller: &'static str, object: &ObjectReference, owner: Owner) {
-    let actor = Actor { controller, provider: String::new() };
-    let (reason, text) = match owner {
-        Owner::Provider(_) | Owner::Unowned => return,
+    if let Some((reason, text)) = verdict(context, owner) {
+        let actor = Actor { controller, provider: String::new() };
+        context.reporter.event(&actor, object, (EventKind::Warning, reason), text);
+    }
+}
+
+/// Why no provider acts on an object of this owner: the reason and the text of the Event. None if
+/// a provider does, or if no provider claims the object.
+pub(crate) fn verdict(context: &Context, owner: Owner) -> Option<(&'static str, String)> {
+    match owner {
+        Owner::Provider(_) | Owner::Unowned => None,
         Owner::Contested(one, other) => {
             let name = |lane| context.lanes.get(lane).map(|lane| lane.name.clone()).unwrap_or_default();
             let (one, other) = (name(one), name(other));
             let text = format!(
                 "The providers {one} and {other} both claim this object, so neither acts on it. Give each provider its own classes, selectors, provider-ID schemes and prefixes"
             );
-            (reasons::PROVIDER_CONFLICT, text)
+            Some((reasons::PROVIDER_CONFLICT, text))
         }
         Owner::Malformed => {
             let text =
                 "no provider owns this node, because spec.providerID does not have the form <scheme>://<rest> and no provider claims a prefix of it; claim it in spec.providerIdPrefixes of its provider, or delete the node and register it again with a valid provider ID".to_owned();
-            (reasons::INVALID_PROVIDER_ID, text)
+            Some((reasons::INVALID_PROVIDER_ID, text))
         }
-    };
-    context.reporter.event(&actor, object, (EventKind::Warning, reason), text);
+    }
 }

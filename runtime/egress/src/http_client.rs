@@ -332,20 +332,21 @@ impl HttpClient {
         let (query, sent_body) = (target.url.query(), body.as_deref().unwrap_or_default());
         let sent = Sent { method: &method, query, headers: &headers, body: sent_body };
         match budget.writes() {
-            Writes::Refused if !self.policy.only_reads(&target, sent) => {
+            Writes::Sent => {}
+            Writes::Refused | Writes::Held(_) if self.policy.only_reads(&target, sent) => {}
+            Writes::Refused => {
                 return Err(Failure::forbidden(format!(
                     "this {method} is not allowed in a call that only reads; reads have one of the methods {}, or are listed in the \
                      operator's egress.rules[].reads",
                     SAFE_METHODS.join(", ")
                 )));
             }
-            Writes::Held(dry_run) if !self.policy.only_reads(&target, sent) => {
+            Writes::Held(dry_run) => {
                 dry_run.hold(&method, target.url.as_str(), sent_body);
                 return Err(Failure::forbidden(format!(
                     "this is a dry run, which holds back each {method} that is no read"
                 )));
             }
-            Writes::Sent | Writes::Refused | Writes::Held(_) => {}
         }
         let client = match proof.map(|(name, proof)| (name, &**proof)) {
             Some((name, Proof::ClientCertificate(certificate))) => self

@@ -67,7 +67,7 @@ async fn held(client: &Client, dry_runs: &DryRuns, request: Request<Body>) -> Re
     if after != current {
         let key = (records.provider.clone(), kind.to_owned(), name);
         let write = ObjectWrite { method: parts.method.to_string(), path: path.clone(), before: current, after };
-        records.entry(key).1.writes.push(write);
+        records.entry(key).writes.push(write);
     }
     drop(records);
     let response = Response::builder().status(StatusCode::OK).header(CONTENT_TYPE, "application/json");

@@ -3,15 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use skysail_controllers::ControllerSettings;
 
-use super::{
-    NOTATION, OutputFormat, QuietLogArgs,
-    run::{
-        GenericArgs, KubeCloudSharedArgs, NodeControllerArgs, NodeLifecycleControllerArgs, RouteControllerArgs,
-        ServiceControllerArgs,
-    },
-};
+use super::{NOTATION, OutputFormat, QuietLogArgs, run::CommonArgs};
 
 const HELP: &str = "\
 The command asks the providers about each Service, node and route of the
@@ -59,29 +52,5 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) log: QuietLogArgs,
     #[command(flatten)]
-    pub(crate) generic: GenericArgs,
-    #[command(flatten)]
-    kube_cloud_shared: KubeCloudSharedArgs,
-    #[command(flatten)]
-    service_controller: ServiceControllerArgs,
-    #[command(flatten)]
-    node_controller: NodeControllerArgs,
-    #[command(flatten)]
-    node_lifecycle_controller: NodeLifecycleControllerArgs,
-    #[command(flatten)]
-    route_controller: RouteControllerArgs,
-}
-
-impl PlanArgs {
-    /// The settings of the controllers.
-    pub(crate) fn settings(&self) -> ControllerSettings {
-        let mut settings = ControllerSettings::default();
-        self.generic.apply_to(&mut settings);
-        self.kube_cloud_shared.apply_to(&mut settings);
-        self.service_controller.apply_to(&mut settings);
-        self.node_controller.apply_to(&mut settings);
-        self.node_lifecycle_controller.apply_to(&mut settings);
-        self.route_controller.apply_to(&mut settings);
-        settings
-    }
+    pub(crate) common: CommonArgs,
 }

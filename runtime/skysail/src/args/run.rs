@@ -26,13 +26,8 @@ use skysail_controllers::ControllerSettings;
 
 pub(crate) use feature_gates::Feature;
 pub(crate) use generic::GenericArgs;
-pub(super) use kube_cloud_shared::KubeCloudSharedArgs;
 pub(crate) use logging::LoggingFormat;
-pub(super) use node_controller::NodeControllerArgs;
-pub(super) use node_lifecycle_controller::NodeLifecycleControllerArgs;
 pub(crate) use providers::ProviderArgs;
-pub(super) use route_controller::RouteControllerArgs;
-pub(super) use service_controller::ServiceControllerArgs;
 
 /// `skysail run`. The names are those of upstream's cloud-controller-manager, and so are the
 /// defaults but for four (`deploy/docs/flags.md`).
@@ -42,17 +37,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) providers: providers::ProviderArgs,
     #[command(flatten)]
-    pub(crate) generic: GenericArgs,
-    #[command(flatten)]
-    pub(crate) kube_cloud_shared: kube_cloud_shared::KubeCloudSharedArgs,
-    #[command(flatten)]
-    pub(crate) service_controller: service_controller::ServiceControllerArgs,
-    #[command(flatten)]
-    pub(crate) node_controller: node_controller::NodeControllerArgs,
-    #[command(flatten)]
-    pub(crate) node_lifecycle_controller: node_lifecycle_controller::NodeLifecycleControllerArgs,
-    #[command(flatten)]
-    route_controller: route_controller::RouteControllerArgs,
+    pub(crate) common: CommonArgs,
     #[command(flatten)]
     pub(crate) drift: drift::DriftArgs,
     #[command(flatten)]
@@ -75,8 +60,26 @@ pub(crate) struct RunArgs {
     refused: refused::RefusedArgs,
 }
 
-impl RunArgs {
-    /// The settings of the controllers that the flags ask for.
+/// The flags that `skysail run` and `skysail plan` have in common: those of the controllers and of
+/// the clients of the cluster.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    #[command(flatten)]
+    pub(crate) generic: GenericArgs,
+    #[command(flatten)]
+    kube_cloud_shared: kube_cloud_shared::KubeCloudSharedArgs,
+    #[command(flatten)]
+    service_controller: service_controller::ServiceControllerArgs,
+    #[command(flatten)]
+    node_controller: node_controller::NodeControllerArgs,
+    #[command(flatten)]
+    node_lifecycle_controller: node_lifecycle_controller::NodeLifecycleControllerArgs,
+    #[command(flatten)]
+    route_controller: route_controller::RouteControllerArgs,
+}
+
+impl CommonArgs {
+    /// The settings of the controllers by these flags; the others have their defaults.
     pub(crate) fn settings(&self) -> ControllerSettings {
         let mut settings = ControllerSettings::default();
         self.generic.apply_to(&mut settings);
@@ -85,6 +88,14 @@ impl RunArgs {
         self.node_controller.apply_to(&mut settings);
         self.node_lifecycle_controller.apply_to(&mut settings);
         self.route_controller.apply_to(&mut settings);
+        settings
+    }
+}
+
+impl RunArgs {
+    /// The settings of the controllers that the flags ask for.
+    pub(crate) fn settings(&self) -> ControllerSettings {
+        let mut settings = self.common.settings();
         self.drift.apply_to(&mut settings);
         self.orphans.apply_to(&mut settings);
         settings

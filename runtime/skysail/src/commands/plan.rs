@@ -38,7 +38,7 @@ async fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let specs = served::specs(args.provider_file.as_deref(), only).or_exit(Reason::Usage)?;
     let mut registry = Registry::default();
     let client_metrics = RestClientMetrics::register(&mut registry);
-    let cluster = Cluster::find(&args.generic, client_metrics).await.or_exit(Reason::Usage)?;
+    let cluster = Cluster::find(&args.common.generic, client_metrics).await.or_exit(Reason::Usage)?;
     let clients = cluster.clients().await.or_exit(Reason::Usage)?;
     // serve (provider)
     say("loading the components of the providers");
@@ -50,7 +50,7 @@ async fn plan(args: PlanArgs) -> anyhow::Result<()> {
     // dry run (client, provider)
     let metrics = ControllerMetrics::register(&mut registry);
     let progress = |provider: &str, what: &str| say(&format!("asking the provider {provider}: {what}"));
-    let objects = dry_run(&clients, &entries(&fleet)?, args.settings(), snapshot, metrics, progress).await;
+    let objects = dry_run(&clients, &entries(&fleet)?, args.common.settings(), snapshot, metrics, progress).await;
     // print
     output::print(show::shown(&objects, args.output)?.as_bytes())?;
     judged(&objects, asked)

@@ -143,7 +143,7 @@ async fn prepare(
         file.map(|path| provider_file::load(path).map(|file| (path, file))).transpose().or_exit(Reason::Usage)?;
     let mut registry = Registry::default();
     let client_metrics = RestClientMetrics::register(&mut registry);
-    let cluster = Cluster::find(&args.generic, client_metrics.clone()).await.or_exit(Reason::Usage)?;
+    let cluster = Cluster::find(&args.common.generic, client_metrics.clone()).await.or_exit(Reason::Usage)?;
     let clients = cluster.clients().await.or_exit(Reason::Usage)?;
     let mut fleet = fleet_of(&args.providers, &clients, &mut registry)?;
     let file = match file {
@@ -159,7 +159,7 @@ async fn prepare(
     let permissions = Permissions::ask_for(&clients, settings.controllers).await;
 
     let metrics = ControllerMetrics::register(&mut registry);
-    args.generic.feature_gates.register(&mut registry);
+    args.common.generic.feature_gates.register(&mut registry);
     let leases = ElectionMetrics::register(&mut registry);
     let elections_client = within(control, cluster.client("leader-election")).await.or_exit(Reason::Usage)?;
     let Leadership { shares, elections, health } =

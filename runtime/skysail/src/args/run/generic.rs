@@ -48,7 +48,7 @@ pub(crate) struct GenericArgs {
 }
 
 impl GenericArgs {
-    pub(in crate::args) fn apply_to(&self, settings: &mut ControllerSettings) {
+    pub(super) fn apply_to(&self, settings: &mut ControllerSettings) {
         settings.controllers = self.controllers.enabled();
         settings.watch_based_routes =
             self.feature_gates.enabled(Feature::CloudControllerManagerWatchBasedRoutesReconciliation);

@@ -22,7 +22,7 @@ pub(crate) struct KubeCloudSharedArgs {
 }
 
 impl KubeCloudSharedArgs {
-    pub(in crate::args) fn apply_to(&self, settings: &mut ControllerSettings) {
+    pub(super) fn apply_to(&self, settings: &mut ControllerSettings) {
         settings.cluster_name.clone_from(&self.cluster_name);
         settings.node_monitor_period = self.node_monitor_period;
     }

@@ -32,7 +32,7 @@ pub(crate) struct NodeControllerArgs {
 }
 
 impl NodeControllerArgs {
-    pub(in crate::args) fn apply_to(&self, settings: &mut ControllerSettings) {
+    pub(super) fn apply_to(&self, settings: &mut ControllerSettings) {
         settings.node_status_update_frequency = self.node_status_update_frequency;
         settings.concurrent_node_syncs = self.concurrent_node_syncs.into();
         settings.concurrent_node_status_updates = self.concurrent_node_status_updates.into();

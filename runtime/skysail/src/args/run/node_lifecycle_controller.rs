@@ -33,7 +33,7 @@ pub(crate) struct NodeLifecycleControllerArgs {
 }
 
 impl NodeLifecycleControllerArgs {
-    pub(in crate::args) fn apply_to(&self, settings: &mut ControllerSettings) {
+    pub(super) fn apply_to(&self, settings: &mut ControllerSettings) {
         settings.concurrent_node_lifecycle_syncs = self.concurrent_node_lifecycle_syncs.into();
         settings.node_deletion_confirmations = self.node_deletion_confirmations;
         settings.node_deletion_percent_max = self.node_deletion_max_percent;

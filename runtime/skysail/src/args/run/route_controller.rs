@@ -25,7 +25,7 @@ pub(crate) struct RouteControllerArgs {
 }
 
 impl RouteControllerArgs {
-    pub(in crate::args) fn apply_to(&self, settings: &mut ControllerSettings) {
+    pub(super) fn apply_to(&self, settings: &mut ControllerSettings) {
         // The parser has validated the text: only an empty text yields no CIDR.
         settings.cluster_cidrs = parse_cluster_cidr(&self.cluster_cidr).unwrap_or_default();
         settings.configure_cloud_routes = self.configure_cloud_routes;

@@ -13,7 +13,7 @@ pub(crate) struct ServiceControllerArgs {
 }
 
 impl ServiceControllerArgs {
-    pub(in crate::args) fn apply_to(&self, settings: &mut ControllerSettings) {
+    pub(super) fn apply_to(&self, settings: &mut ControllerSettings) {
         settings.concurrent_service_syncs = self.concurrent_service_syncs.into();
     }
 }

@@ -115,7 +115,7 @@ fn o2_each_flag_of_a_full_command_line_sets_its_setting() {
         "4",
     ];
     let args = parse(&flags).unwrap();
-    let generic = &args.generic;
+    let generic = &args.common.generic;
     assert_eq!((generic.kube_api_burst, generic.kube_api_qps), (100, 50.5));
     assert_eq!(generic.kubeconfig.as_deref(), Some("/kubeconfig".as_ref()));
     assert_eq!(generic.master.as_ref().map(ToString::to_string).as_deref(), Some("https://192.0.2.20:6443/"));
@@ -251,7 +251,7 @@ fn o7_the_names_of_the_controllers_are_upstreams_four_and_the_error_about_an_unk
 fn the_last_of_a_repeated_flag_counts_and_a_switch_takes_its_value_after_the_equals_sign() {
     assert_eq!(settings(&["--cluster-name=a", "--cluster-name", "b"]).cluster_name, "b");
     for (text, on) in [("--use-service-account-credentials", true), ("--use-service-account-credentials=F", false)] {
-        assert_eq!(parse(&[text]).unwrap().generic.use_service_account_credentials, on);
+        assert_eq!(parse(&[text]).unwrap().common.generic.use_service_account_credentials, on);
     }
     assert!(parse(&["--use-service-account-credentials", "false"]).is_err());
     assert!(parse(&["--cluster-cidr=10.0.0.0"]).is_err());
@@ -289,7 +289,7 @@ fn a_flag_of_upstream_that_is_not_supported_is_refused_with_the_reason() {
 #[test]
 fn gates_enable_features_and_the_metric_shows_the_gates() {
     let on = |flags: &[&str]| {
-        let gates = parse(flags).unwrap().generic.feature_gates;
+        let gates = parse(flags).unwrap().common.generic.feature_gates;
         let routes = Feature::CloudControllerManagerWatchBasedRoutesReconciliation;
         [gates.enabled(Feature::CloudControllerManagerWebhook), gates.enabled(routes)]
     };
@@ -298,7 +298,12 @@ fn gates_enable_features_and_the_metric_shows_the_gates() {
     assert_eq!(on(&["--feature-gates=CloudControllerManagerWebhook=false,AllAlpha=true"]), [false, true]);
     assert_eq!(on(&["--feature-gates=AllBeta=true"]), [false, false]);
     let mut registry = Registry::default();
-    parse(&["--feature-gates=CloudControllerManagerWebhook=1"]).unwrap().generic.feature_gates.register(&mut registry);
+    parse(&["--feature-gates=CloudControllerManagerWebhook=1"])
+        .unwrap()
+        .common
+        .generic
+        .feature_gates
+        .register(&mut registry);
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     let mut lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();

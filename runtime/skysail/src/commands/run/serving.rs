@@ -213,7 +213,7 @@ pub(super) async fn bind(args: &RunArgs, mut registry: Registry, served: Served<
     }
     let mut servers = Servers { endpoints: None, webhooks: None };
     let selected = args.webhooks.selected();
-    if args.generic.feature_gates.enabled(Feature::CloudControllerManagerWebhook) {
+    if args.common.generic.feature_gates.enabled(Feature::CloudControllerManagerWebhook) {
         let known = webhooks::all(providers, args.settings().cluster_name);
         let webhooks = Webhooks::select(&known, &selected, WebhookMetrics::register(&mut registry))?;
         servers.webhooks = SecureServer::webhooks(&webhook_options, &webhooks)?;
