@@ -38,7 +38,7 @@ use crate::{
     node_lifecycle::{self, LifecycleState},
     ownership::Owner,
     providers::Providers,
-    report::Reporter,
+    report::{Reporter, cluster},
     route, service, service_spec,
     settings::ControllerSettings,
     triggers, trim,
@@ -156,7 +156,9 @@ async fn run_lane(context: &Context, lane: &Arc<Lane>, dry_runs: &DryRuns, progr
         progress("routes");
         let ended = route::run(context, lane, &mut route::ReportedRoutes::default(), &lane.stop).await;
         for (object, error) in ended.failures().into_iter().flat_map(|(_, failures)| failures) {
-            dry_runs.failed(&lane.name, object, chain(error));
+            // Beside the requests of the pass: a route that is held back fails, too.
+            let about = if object.kind == "Node" { format!("Node {}: ", object.name) } else { String::new() };
+            dry_runs.failed(&lane.name, &cluster(), about + &chain(error));
         }
     }
 }
