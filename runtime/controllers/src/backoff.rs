@@ -118,6 +118,11 @@ impl Repairs {
         (last + pause).saturating_duration_since(now)
     }
 
+    /// Whether the last repair is so long ago that the next one begins a new count.
+    pub(crate) fn are_forgotten(self, now: Instant) -> bool {
+        self.last.is_some_and(|last| now.saturating_duration_since(last) > REPAIR_FORGOTTEN)
+    }
+
     /// Whether another writer seems to undo the repairs.
     pub(crate) const fn are_undone(self) -> bool {
         self.count >= REPAIRS_UNTIL_CONFLICT
@@ -126,7 +131,7 @@ impl Repairs {
     /// Records the start of a repair. Returns true for the repair that shows that another writer
     /// undoes them.
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) > REPAIR_FORGOTTEN) {
+        if self.are_forgotten(now) {
             self.count = 0;
         }
         self.count = self.count.saturating_add(1);

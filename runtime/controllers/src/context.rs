@@ -70,7 +70,8 @@ impl Context {
     pub(crate) fn call(&self, lane: &Lane, object: Option<ObjectReference>) -> Call {
         progress::step();
         let dry_run = self.dry_runs.as_ref().map(|dry_runs| dry_runs.of_call(&lane.name, object.as_ref()));
-        Call { object, events: Some(self.reporter.sink(&lane.name)), fence: self.fence.clone(), dry_run }
+        let events = Some(self.reporter.sink(&lane.name));
+        Call { object, events, fence: self.fence.clone(), dry_run, ..Call::default() }
     }
 
     /// Runs `work` as one turn of this provider's worker, described by `what`.

@@ -239,6 +239,9 @@ impl Backends {
 #[derive(Default)]
 struct Inner {
     entries: HashMap<ObjectKey, Entry>,
+    /// The Services from which our finalizer was removed: another controller may add it again each
+    /// time.
+    released: HashMap<ObjectKey, Repairs>,
     by_provider: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
@@ -335,6 +338,19 @@ impl Ledger {
         let mut inner = self.lock();
         let of_it = inner.entries.values_mut().filter(|entry| *entry.provider == *provider);
         of_it.for_each(Entry::unsettle);
+    }
+
+    /// Records that our finalizer was removed from an object that stays. Returns true for the
+    /// removal that shows that another controller adds the finalizer each time.
+    pub(crate) fn release(&self, key: &ObjectKey, now: Instant) -> bool {
+        let mut inner = self.lock();
+        inner.released.retain(|_, removals| !removals.are_forgotten(now));
+        inner.released.entry(key.clone()).or_default().begin(now)
+    }
+
+    /// How long the next removal of our finalizer has to wait.
+    pub(crate) fn release_wait(&self, key: &ObjectKey, now: Instant) -> Duration {
+        self.lock().released.get(key).map_or(Duration::ZERO, |removals| removals.wait(now))
     }
 
     /// Removes the entry: the load balancer is deleted, or no provider is left that could delete

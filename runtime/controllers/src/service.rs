@@ -157,6 +157,7 @@ fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: PlanAn
         lane: lane.id,
         may_hold: context.lanes.all().iter().filter(may_hold).map(|lane| lane.id).collect(),
         answers,
+        release_wait: context.ledger.release_wait(key, Instant::now()),
         shared: context.nodes.shared(lane.id),
         generation: lane.generation(),
     }

@@ -209,21 +209,29 @@ impl Subject<'_> {
     ) -> Result<(), Error> {
         let now = Instant::now();
         if self.context.ledger.with(self.key, |entry| entry.repairs.begin(now)) == Some(true) {
-            let ObjectKey { namespace, name } = self.key;
             let text = format!(
                 "Another controller removes the finalizer {}, the status.loadBalancer or the annotations of Skysail each time that Skysail writes them. Skysail \
-                 writes them again after growing pauses, at most 5 minutes. Find that controller and stop it: kubectl get service {name} --namespace {namespace} \
-                 --output yaml --show-managed-fields",
+                 writes them again",
                 names::LOAD_BALANCER_FINALIZER
             );
-            let kind = (EventKind::Warning, reasons::SERVICE_WRITE_CONFLICT);
-            self.context.reporter.event(self.actor, &convert::service_reference(object), kind, text);
+            self.report_conflict(object, &text);
         }
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         match status {
             Some(status) => self.patch_status(guarded.as_ref().unwrap_or(object), status).await,
             None => Ok(()),
         }
+    }
+
+    /// Reports that another controller undoes our writes.
+    fn report_conflict(&self, object: &core::Service, undone: &str) {
+        let ObjectKey { namespace, name } = self.key;
+        let text = format!(
+            "{undone} after growing pauses, at most 5 minutes. Find that controller and stop it: kubectl get service {name} --namespace {namespace} --output yaml \
+             --show-managed-fields"
+        );
+        let kind = (EventKind::Warning, reasons::SERVICE_WRITE_CONFLICT);
+        self.context.reporter.event(self.actor, &convert::service_reference(object), kind, text);
     }
 
     /// Deletes the load balancer of an existing object at each of these providers.
@@ -252,6 +260,15 @@ impl Subject<'_> {
     /// Removes our finalizer and the status from an object whose load balancer is deleted.
     async fn release(&self, object: &core::Service, service: &Service, empties_status: bool) -> Result<(), Error> {
         let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
+        let stays = guarded.is_some() && object.metadata.deletion_timestamp.is_none();
+        if stays && self.context.ledger.release(self.key, Instant::now()) {
+            let text = format!(
+                "Another controller adds the finalizer {} each time that Skysail removes it, although the Service has no load balancer. Skysail asks the cloud and \
+                 removes the finalizer again",
+                names::LOAD_BALANCER_FINALIZER
+            );
+            self.report_conflict(object, &text);
+        }
         self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
         match empties_status {
             true => self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await,

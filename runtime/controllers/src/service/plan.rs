@@ -58,6 +58,9 @@ pub(crate) struct Observed {
     pub(crate) generation: Generation,
     /// The waits of the entry.
     pub(crate) waits: Waits,
+    /// How long the cleanup has to wait if only our finalizer is left of a load balancer that was
+    /// deleted: another controller adds the finalizer again.
+    pub(crate) release_wait: Duration,
 }
 
 /// The answers to the questions of this turn; none before the question. A plan asks each question
@@ -242,6 +245,7 @@ fn departure(observed: &Observed, object: &core::Service, service: Service) -> P
             (false, _) => Plan::Nothing,
             // If the type changed while this process was down, the class is lost with it, and no
             // annotation names a provider.
+            (true, false) if !observed.release_wait.is_zero() => Plan::Wait(observed.release_wait),
             (true, false) => cleanup(Arc::new(service), observed.may_hold.clone()),
             (true, true) if observed.object_owner == ObjectOwner::Own => {
                 cleanup(Arc::new(service), vec![observed.lane])

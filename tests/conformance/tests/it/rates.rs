@@ -118,6 +118,34 @@ fn conflict() -> ApiError {
     ApiError::new(http::StatusCode::CONFLICT, "Conflict", "the object has been modified")
 }
 
+/// A manifest that has the finalizer although the Service has no load balancer.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_another_controller_adds_again_is_removed_at_a_falling_rate() {
+    let mut world = with_web(&["a"]).await;
+    world.patch_service("web", json!({ "spec": { "type": "ClusterIP" } })).await;
+    pass(S).await;
+    calls(&world);
+    let services = world.services();
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        loop {
+            sleep(REACTION).await;
+            if services.get("web").await.unwrap().metadata.finalizers.is_none() {
+                let patch = Patch::Merge(json!({ "metadata": { "finalizers": [FINALIZER] } }));
+                services.patch("web", &PatchParams::default(), &patch).await.unwrap();
+            }
+        }
+    });
+    pass(FIGHT).await;
+    drop(task);
+    let deletions = calls(&world).iter().filter(|call| call.starts_with("ensure-deleted")).count();
+    assert!((5..=REPAIRS_MAX).contains(&deletions), "{deletions}");
+    let transcript = world.transcript().await;
+    assert_eq!(transcript.matches("Warning ServiceWriteConflict x1").count(), 1, "{transcript}");
+    pass(Duration::from_mins(9)).await;
+    assert!(!world.state("web").await.contains(FINALIZER));
+}
+
 /// The same for a node that cannot be initialised: each try calls the cloud.
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_writes_are_refused_is_described_at_a_falling_rate() {

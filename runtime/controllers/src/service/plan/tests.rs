@@ -1,7 +1,7 @@
 //! The plan for a given state of one Service.
 //! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use expect_test::{Expect, expect};
 use k8s_openapi::{
@@ -23,11 +23,11 @@ use crate::{
 /// Checks the plan for a state in words. The object: `lb`, `clusterip`, `nodeport`, `typeless`,
 /// `class`, `finalizer`, `names-another` provider, `deleting`, `gone`, `bad-port`. The ledger
 /// entry: `named` by the annotation, `begun`, `ensured`, `failed` after a successful ensure,
-/// `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`. Differences between them:
-/// `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`, `two-failed-updates`,
-/// `other-release`, `other-class`. The owner: `other-owner`, `no-owner`; by default this provider.
-/// The answers: `exists`, `absent`, `found`, `not-found`. This provider is 1; 2 has load balancers
-/// too, and with `no-load-balancers` 2 alone.
+/// `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`; without an entry: `released`.
+/// Differences between them: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`,
+/// `two-failed-updates`, `other-release`, `other-class`. The owner: `other-owner`, `no-owner`; by
+/// default this provider. The answers: `exists`, `absent`, `found`, `not-found`. This provider is
+/// 1; 2 has load balancers too, and with `no-load-balancers` 2 alone.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
@@ -86,6 +86,7 @@ fn planned(words: &str) -> String {
         shared,
         generation: (1, 1),
         waits,
+        release_wait: if has("released") { Duration::from_secs(1) } else { Duration::ZERO },
     }))
 }
 
@@ -317,6 +318,15 @@ fn a_drift_repair_is_an_ensure_without_another_reason() {
 fn only_missing_writes_are_repeated() {
     check("lb finalizer ensured unwritten", expect!["repair finalizer=false status=true"]);
     check("lb ensured", expect!["repair finalizer=true status=false"]);
+}
+
+/// Otherwise a manifest with the finalizer costs calls of the cloud at the speed of the API.
+#[test]
+fn a_finalizer_that_was_removed_a_moment_ago_is_removed_again_after_a_wait() {
+    check("clusterip finalizer", expect!["cleanup of [1, 2]"]);
+    check("clusterip finalizer released", expect!["wait 1s"]);
+    check("clusterip released", expect!["nothing"]);
+    check("lb released", expect!["ensure port=80 finalizer=true"]);
 }
 
 /// The update of the backends does not wait for the repair.
