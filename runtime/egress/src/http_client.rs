@@ -85,6 +85,8 @@ struct Judged {
     credential: Option<(Arc<str>, Arc<Proof>)>,
     /// Redacts the values that are sent, even if the credentials are rotated meanwhile.
     redaction: Redaction,
+    /// Whether the request may change the cloud.
+    writes: bool,
 }
 
 // === impl HttpClient ===
@@ -160,18 +162,19 @@ impl HttpClient {
     pub async fn send(
         &self,
         budget: &HttpBudget,
-        _admitted: Admitted,
+        admitted: Admitted,
         request: HttpRequest,
     ) -> Result<HttpResponse, Failure> {
         let (method, url) = (shown(&request.method), shown(request.url.split(['?', '#']).next().unwrap_or_default()));
         let span = tracing::debug_span!("http request", http.method = method, http.url = url);
         let reads = matches!(budget.writes(), Writes::Held(_)) && request.method == "GET";
         let read = reads.then(|| Target::parse(&request.url).ok()).flatten().map(|target| target.url.to_string());
-        let result = self.send_judged(budget, request).instrument(span.clone()).await;
+        let result = self.send_judged(budget, admitted.held(), request).instrument(span.clone()).await;
         let _entered = span.enter();
         match &result {
             Ok(response) => {
                 budget.note_status(response.status);
+                admitted.held().add(response.size());
                 if let (Writes::Held(dry_run), Some(url)) = (budget.writes(), &read) {
                     dry_run.read(url, &response.body);
                 }
@@ -205,8 +208,9 @@ impl HttpClient {
         // chooses their number.
         let beyond = requests.split_off(budget.left().min(requests.len())).len();
         let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
-        let held = &Held::new(room);
-        let send = |(index, request)| async move { (index, self.send_held(budget, held, request).await) };
+        let held = &Arc::new(Held::new(room));
+        let admitted = |request| async move { self.send(budget, budget.admit(held)?, request).await };
+        let send = |(index, request)| async move { (index, admitted(request).await) };
         // Unordered, so that one slow answer does not hold up the start of the next request.
         let numbered = stream::iter(requests.into_iter().enumerate());
         let mut answers: Vec<_> = numbered.map(send).buffer_unordered(at_once).collect().await;
@@ -216,26 +220,25 @@ impl HttpClient {
         answers.chain(refused).collect()
     }
 
-    async fn send_held(&self, budget: &HttpBudget, held: &Held, request: HttpRequest) -> Result<HttpResponse, Failure> {
-        let answer = self.send(budget, budget.admit(held)?, request).await;
-        held.add(answer.as_ref().map_or(0, HttpResponse::size));
-        answer
-    }
-
-    async fn send_judged(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    async fn send_judged(
+        &self,
+        budget: &HttpBudget,
+        held: &Held,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, Failure> {
         let judged = self.judge(budget, request)?;
         let session = judged.credential.as_ref().and_then(|(name, proof)| {
             let session = proof.session(judged.request.uri().path())?;
             Some((name, session))
         });
         let Some((name, session)) = session else {
-            let in_flight = self.turn(budget).await?;
+            let in_flight = self.turn(budget, &judged, held).await?;
             return self.exchange((budget, in_flight), &judged, None, None).await;
         };
         let began = Instant::now();
         let (until, _) = end_of(budget, judged.timeout, began);
         let token = self.token(budget, (name, session), None, until).await?;
-        let in_flight = self.turn(budget).await?;
+        let in_flight = self.turn(budget, &judged, held).await?;
         let answer = self.exchange((budget, in_flight), &judged, Some(&token), Some(began)).await?;
         if !session.login().is_rejected_by(answer.status, &answer.body) {
             return Ok(answer);
@@ -245,7 +248,7 @@ impl HttpClient {
             Ok(renewed) if !Arc::ptr_eq(&renewed, &token) => renewed,
             Ok(_) | Err(_) => return Ok(answer),
         };
-        let Ok(in_flight) = self.turn(budget).await else { return Ok(answer) };
+        let Ok(in_flight) = self.turn(budget, &judged, held).await else { return Ok(answer) };
         if Instant::now() >= until {
             return Ok(answer);
         }
@@ -255,10 +258,12 @@ impl HttpClient {
         }
     }
 
-    /// Waits until the request may be sent. Nothing is sent yet.
-    async fn turn(&self, budget: &HttpBudget) -> Result<InFlight, Failure> {
+    /// Waits until the request may be sent. Nothing is sent yet. Answers that arrived since the
+    /// request was admitted count: a guest can open all its requests before the first answer.
+    async fn turn(&self, budget: &HttpBudget, judged: &Judged, held: &Held) -> Result<InFlight, Failure> {
         let waiting = async {
-            let in_flight = budget.enter().await.map_err(|_| call_over())?;
+            let in_flight = budget.enter(judged.writes).await.map_err(|_| call_over())?;
+            held.check()?;
             let turn = self.rate.take().map_err(|hit| Failure::with_limit(FailureKind::Limited, hit))?;
             sleep_until(turn).await;
             Ok(in_flight)
@@ -277,7 +282,7 @@ impl HttpClient {
         token: Option<&Token>,
         began: Option<Instant>,
     ) -> Result<HttpResponse, Failure> {
-        let Judged { client, request, bytes, timeout, credential, redaction } = judged;
+        let Judged { client, request, bytes, timeout, credential, redaction, writes: _ } = judged;
         let mut request = request.clone();
         // Added last, so that no header of the guest has the same name.
         if let Some((_, proof)) = credential {
@@ -331,9 +336,10 @@ impl HttpClient {
         // Last: what the operator's rules refuse would not be sent in any other call either.
         let (query, sent_body) = (target.url.query(), body.as_deref().unwrap_or_default());
         let sent = Sent { method: &method, query, headers: &headers, body: sent_body };
+        let writes = !self.policy.only_reads(&target, sent);
         match budget.writes() {
             Writes::Sent => {}
-            Writes::Refused | Writes::Held(_) if self.policy.only_reads(&target, sent) => {}
+            Writes::Refused | Writes::Held(_) if !writes => {}
             Writes::Refused => {
                 return Err(Failure::forbidden(format!(
                     "this {method} is not allowed in a call that only reads; reads have one of the methods {}, or are listed in the \
@@ -362,7 +368,7 @@ impl HttpClient {
         *request.headers_mut() = headers;
         let credential = proof.map(|(name, proof)| (name.into(), Arc::clone(proof)));
         let redaction = Redaction::new(generation, Arc::clone(&self.credentials));
-        Ok(Judged { client, request, bytes, timeout, credential, redaction })
+        Ok(Judged { client, request, bytes, timeout, credential, redaction, writes })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{DryRun, Fence};
+use crate::{DryRun, Fence, Requests};
 
 /// The Kubernetes object that a call is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +60,16 @@ pub struct Call {
     pub fence: Fence,
     /// If set, the call's writes are held back and recorded here.
     pub dry_run: Option<DryRun>,
+    /// The requests that the call has in flight.
+    pub requests: Requests,
+}
+
+impl Call {
+    /// The same call once more, with no request in flight.
+    #[must_use]
+    pub fn attempt(&self) -> Self {
+        Self { requests: Requests::default(), ..self.clone() }
+    }
 }
 
 impl fmt::Debug for Call {

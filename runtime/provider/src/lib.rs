@@ -21,6 +21,7 @@ mod node;
 mod persistent_volumes;
 mod provider;
 mod provider_id;
+mod requests;
 mod routes;
 mod service;
 mod string_map;
@@ -39,6 +40,7 @@ pub use node::{AddressKind, Node, NodeAddress, NodeSet};
 pub use persistent_volumes::{PersistentVolume, PersistentVolumeLabels};
 pub use provider::{Info, Interface, Provider};
 pub use provider_id::{ParseProviderIdError, ProviderId};
+pub use requests::{RequestInFlight, Requests};
 pub use routes::{NewRoute, Route, Routes, Target};
 pub use service::{
     Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, PortStatus, Protocol, Service, ServicePort,

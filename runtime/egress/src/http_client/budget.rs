@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use skysail_provider::{DryRun, Fence, Limit, LimitHit};
+use skysail_provider::{Call, DryRun, Fence, Limit, LimitHit, RequestInFlight, Requests};
 use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -62,6 +62,7 @@ struct Shared {
     deadline: Option<Instant>,
     fence: Fence,
     writes: Writes,
+    requests: Requests,
     permits: Arc<Semaphore>,
     spent: Mutex<Spent>,
 }
@@ -73,48 +74,43 @@ struct Spent {
     busy_since: Option<Instant>,
 }
 
-/// A request that the budget of its call has room for.
+/// A request that the budget of its call has room for, and the answers that the guest holds when
+/// the request is sent.
 #[derive(Debug)]
 #[must_use]
-pub struct Admitted(());
+pub struct Admitted(Arc<Held>);
 
 /// One exchange in flight; a drop ends the exchange.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     shared: Arc<Shared>,
     _permit: OwnedSemaphorePermit,
+    _request: RequestInFlight,
 }
 
 impl HttpBudget {
-    /// A fresh budget for a call that ends at `deadline`.
+    /// A fresh budget for a call that ends at `deadline`. The call may send only while its fence is
+    /// open; in a dry run its reads are sent, and other requests are recorded and not sent if the
+    /// operator's rules allow them.
     #[must_use]
-    pub fn new(limits: HttpLimits, deadline: Option<Instant>) -> Self {
-        Self::fenced(limits, deadline, Fence::default())
+    pub fn new(limits: HttpLimits, deadline: Option<Instant>, call: &Call) -> Self {
+        Self::with_writes(limits, deadline, call, Writes::Sent)
     }
 
-    /// As [`Self::new`], for a call that may send only while this fence is open.
+    /// As [`Self::new`], for a call that only reads: other requests are refused.
     #[must_use]
-    pub fn fenced(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
-        Self::with_writes(limits, deadline, fence, Writes::Sent)
+    pub fn reading(limits: HttpLimits, deadline: Option<Instant>, call: &Call) -> Self {
+        Self::with_writes(limits, deadline, call, Writes::Refused)
     }
 
-    /// As [`Self::fenced`], for a call that only reads: other requests are refused.
-    #[must_use]
-    pub fn reading(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
-        Self::with_writes(limits, deadline, fence, Writes::Refused)
-    }
-
-    /// As [`Self::fenced`], for a call whose reads are sent, and whose other requests are held back
-    /// and recorded if the operator's rules allow them.
-    #[must_use]
-    pub fn dry_run(limits: HttpLimits, deadline: Option<Instant>, fence: Fence, dry_run: DryRun) -> Self {
-        Self::with_writes(limits, deadline, fence, Writes::Held(dry_run))
-    }
-
-    fn with_writes(limits: HttpLimits, deadline: Option<Instant>, fence: Fence, writes: Writes) -> Self {
+    fn with_writes(limits: HttpLimits, deadline: Option<Instant>, call: &Call, writes: Writes) -> Self {
+        let writes = call.dry_run.clone().map_or(writes, Writes::Held);
+        let (fence, requests) = (call.fence.clone(), call.requests.clone());
         let concurrency = usize::try_from(limits.concurrency_per_call.max(1)).unwrap_or(1);
         let permits = Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)));
-        Self { shared: Arc::new(Shared { limits, deadline, fence, writes, permits, spent: Mutex::default() }) }
+        Self {
+            shared: Arc::new(Shared { limits, deadline, fence, writes, requests, permits, spent: Mutex::default() }),
+        }
     }
 
     /// The bounds of this call.
@@ -154,17 +150,9 @@ impl HttpBudget {
     /// # Errors
     /// The call has used all its requests, or the answers fill the guest's memory. The usage
     /// records either.
-    pub fn admit(&self, held: &Held) -> Result<Admitted, Failure> {
-        let failure = match (self.take_request(), held.full()) {
-            (Ok(()), None) => return Ok(Admitted(())),
-            (Err(failure), _) => failure,
-            (Ok(()), Some(hit)) => {
-                let text = format!("the answers before this one fill the guest's memory: {hit}");
-                Failure { limit: Some(hit), ..Failure::new(FailureKind::Limited, text) }
-            }
-        };
-        self.note(&failure);
-        Err(failure)
+    pub fn admit(&self, held: &Arc<Held>) -> Result<Admitted, Failure> {
+        let admitted = self.take_request().and_then(|()| held.check()).map(|()| Admitted(Arc::clone(held)));
+        admitted.inspect_err(|failure| self.note(failure))
     }
 
     fn take_request(&self) -> Result<(), Failure> {
@@ -198,18 +186,20 @@ impl HttpBudget {
         Some(failure)
     }
 
-    /// Waits until fewer exchanges than allowed are in flight.
+    /// Waits until fewer exchanges than allowed are in flight, and for as long as the call may
+    /// begin no request.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
-    pub(crate) async fn enter(&self) -> Result<InFlight, AcquireError> {
+    pub(crate) async fn enter(&self, writes: bool) -> Result<InFlight, AcquireError> {
         let permit = Arc::clone(&self.shared.permits).acquire_owned().await?;
+        let request = self.shared.requests.begin(writes).await;
         let mut spent = self.shared.spent();
         spent.in_flight += 1;
         spent.usage.in_flight_max = spent.usage.in_flight_max.max(spent.in_flight);
         spent.busy_since.get_or_insert_with(Instant::now);
         drop(spent);
-        Ok(InFlight { shared: Arc::clone(&self.shared), _permit: permit })
+        Ok(InFlight { shared: Arc::clone(&self.shared), _permit: permit, _request: request })
     }
 
     pub(crate) fn add_sent(&self, bytes: u64) {
@@ -272,6 +262,13 @@ pub struct Held {
     max: u64,
 }
 
+impl Admitted {
+    /// The answers that the guest holds.
+    pub(super) fn held(&self) -> &Held {
+        &self.0
+    }
+}
+
 impl Held {
     /// No bytes yet, of at most `max`.
     #[must_use]
@@ -279,14 +276,19 @@ impl Held {
         Self { bytes: AtomicU64::new(0), max }
     }
 
-    /// The limit, if the answers so far exceed it; no further request is sent then.
-    pub(super) fn full(&self) -> Option<LimitHit> {
+    /// Fails if the answers so far exceed the limit: no further request is sent then.
+    pub(super) fn check(&self) -> Result<(), Failure> {
         let used = self.bytes.load(Ordering::Relaxed);
-        (used > self.max).then_some(LimitHit { limit: Limit::Memory, used, max: self.max })
+        if used <= self.max {
+            return Ok(());
+        }
+        let hit = LimitHit { limit: Limit::Memory, used, max: self.max };
+        let text = format!("the answers before this one fill the guest's memory: {hit}");
+        Err(Failure { limit: Some(hit), ..Failure::new(FailureKind::Limited, text) })
     }
 
     /// Adds the bytes of an answer.
-    pub fn add(&self, bytes: u64) {
+    pub(super) fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -23,6 +23,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use skysail_provider::Call;
 use tokio::time::Instant;
 
 use self::server::{Reply, Server, ok};
@@ -130,7 +131,7 @@ fn local_credentials(server: &Server) -> Arc<Credentials> {
 }
 
 fn budget() -> HttpBudget {
-    HttpBudget::new(HttpLimits::default(), Some(Instant::now() + Duration::from_secs(60)))
+    HttpBudget::new(HttpLimits::default(), Some(Instant::now() + Duration::from_secs(60)), &Call::default())
 }
 
 fn get(url: impl Into<String>) -> HttpRequest {
@@ -147,7 +148,7 @@ fn with_header(mut request: HttpRequest, name: &str, value: &str) -> HttpRequest
 }
 
 async fn sent(client: &HttpClient, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    client.send(budget, budget.admit(&Held::new(u64::MAX))?, request).await
+    client.send(budget, budget.admit(&Arc::new(Held::new(u64::MAX)))?, request).await
 }
 
 async fn send(client: &HttpClient, request: HttpRequest) -> Result<HttpResponse, Failure> {
@@ -424,7 +425,7 @@ async fn requests_that_the_cloud_failed_or_denied_are_counted() {
     let client = local(&server);
     let counted = async |url: String| {
         let budget = budget();
-        let admitted = budget.admit(&Held::new(u64::MAX)).unwrap();
+        let admitted = budget.admit(&Arc::new(Held::new(u64::MAX))).unwrap();
         drop(client.send(&budget, admitted, get(url)).await);
         let usage = budget.usage();
         (usage.failed, usage.denied)

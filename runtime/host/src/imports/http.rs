@@ -46,11 +46,10 @@ impl HttpCall {
                 "this provider may not send requests, because the provider file has no egress rule for it; add one",
             ),
         };
-        let (limits, deadline, fence) = (sandbox.limits(), Some(deadline), call.fence.clone());
-        let budget = match (access, &call.dry_run) {
-            (_, Some(dry_run)) => HttpBudget::dry_run(limits.http(), deadline, fence, dry_run.clone()),
-            (HttpAccess::Reads, None) => HttpBudget::reading(limits.http(), deadline, fence),
-            (HttpAccess::None | HttpAccess::All, None) => HttpBudget::fenced(limits.http(), deadline, fence),
+        let (limits, deadline) = (sandbox.limits(), Some(deadline));
+        let budget = match access {
+            HttpAccess::Reads => HttpBudget::reading(limits.http(), deadline, call),
+            HttpAccess::None | HttpAccess::All => HttpBudget::new(limits.http(), deadline, call),
         };
         Self { client, budget, room: limits.memory_bytes, bodies: limits.host_call_bytes }
     }

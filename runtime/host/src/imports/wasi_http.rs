@@ -156,7 +156,6 @@ impl Bridge {
             timeout: options.and_then(|options| options.first_byte_timeout),
         };
         let response = client.send(&self.budget, admitted, request).await?;
-        self.held.add(response.size());
         if client.redacts() {
             self.owed.redacted(response.size());
         }
@@ -263,6 +262,7 @@ mod tests {
     use http_body::Frame;
     use http_body_util::{BodyExt as _, StreamBody};
     use skysail_egress::{credentials::Credentials, policy::EgressPolicy};
+    use skysail_provider::Call;
     use tokio::time::Instant;
 
     use super::{
@@ -290,7 +290,7 @@ mod tests {
         let client = HttpClient::new(policy, Arc::new(Credentials::none()), &limits).unwrap();
         Bridge {
             client: Ok(Arc::new(client)),
-            budget: HttpBudget::new(limits, Some(Instant::now() + Duration::from_secs(60))),
+            budget: HttpBudget::new(limits, Some(Instant::now() + Duration::from_secs(60)), &Call::default()),
             held: Arc::new(Held::new(u64::MAX)),
             bodies: Arc::new(Bodies { held: AtomicU64::new(0), max: bodies }),
             owed: Owed::default(),

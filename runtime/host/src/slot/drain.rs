@@ -7,14 +7,33 @@
 //!
 //! New settings may withdraw egress rules and credentials, so calls under the old settings end
 //! earlier ([`SETTINGS`]).
+//!
+//! A call is not cancelled in the middle of a request that changes the cloud: the cloud would carry
+//! the request out, and the repeated call might not see its effect yet and make a second load
+//! balancer. Once its time is over, the call sends no further request, and is cancelled when its
+//! last write has ended, at the latest with the timeout of that request.
 
+use skysail_provider::Call;
 use skysail_slot::{DRAIN, Release as _, SETTINGS};
 
 use super::{Active, Slot};
 
 impl Active {
+    /// The result of this call on the release; none if the call was cancelled.
+    pub(super) async fn until_over<T>(&self, call: &Call, called: impl Future<Output = T>) -> Option<T> {
+        let cancelled = async {
+            self.over().await;
+            call.requests.finish().await;
+        };
+        tokio::select! {
+            biased;
+            result = called => Some(result),
+            () = cancelled => None,
+        }
+    }
+
     /// Ends when the calls of this release have to end: the release or its settings were replaced.
-    pub(super) async fn over(&self) {
+    async fn over(&self) {
         tokio::select! {
             () = self.drain.over() => {}
             () = self.provider.sandbox().drain().over() => {}
@@ -37,9 +56,10 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::{pin::pin, sync::Arc, time::Duration};
 
-    use skysail_provider::Code;
+    use futures::FutureExt as _;
+    use skysail_provider::{Call, Code, Interface};
     use skysail_slot::{DRAIN, SETTINGS};
     use tokio::{task::JoinSet, time};
 
@@ -99,6 +119,21 @@ mod tests {
         assert!(call.try_join_next().is_none());
         time::advance(Duration::from_millis(2)).await;
         assert_eq!(call.join_next().await.unwrap().unwrap(), Err(Code::LimitExceeded), "under the new limit");
+    }
+
+    #[tokio::test]
+    async fn a_call_under_old_settings_is_cancelled_when_its_write_has_ended() {
+        let (slot, _call) = busy(None).await;
+        let (release, call) = (slot.hold(Interface::Clusters, None).unwrap(), Call::default());
+        let write = call.requests.begin(true).await;
+        time::pause();
+        reconfigure(&slot, limited("", 50_000_000)).await.unwrap();
+        let mut ended = pin!(release.until_over(&call, std::future::pending::<()>()));
+        assert!((&mut ended).now_or_never().is_none());
+        time::advance(DRAIN).await;
+        assert!((&mut ended).now_or_never().is_none(), "the cloud still carries out the request");
+        drop(write);
+        assert_eq!(ended.now_or_never(), Some(None));
     }
 
     #[tokio::test]

@@ -1,27 +1,31 @@
 //! The slot as a provider: each call goes to the release that serves when it begins.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use skysail_provider::{
-    Call, Clusters, Detail, Info, Instance, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, NewRoute, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels,
-    Provider, Result, Route, Routes, Service, Zone, Zones,
+    Call, Clusters, Code, Detail, Error, Info, Instance, Instances, Interface, LoadBalancerInventory,
+    LoadBalancerStatus, LoadBalancers, NewRoute, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume,
+    PersistentVolumeLabels, Provider, Result, Route, Routes, Service, Zone, Zones,
 };
+use tokio::time::{Instant, timeout};
 
 use super::Slot;
 
-/// A call on the release that serves the object. Where that release is replaced and the call does
-/// not end in time, the call is repeated on the release that serves then.
+/// See [`with_late_canary`].
+const CANARY_LATE: Duration = Duration::from_secs(5);
+
+/// Runs a call on the release that serves the object. If the release or its settings are replaced,
+/// and the call does not end within the drain time, the call is cancelled and repeated on the
+/// release that serves the object at that time.
 macro_rules! on {
-    ($slot:ident, $interface:ident, $uid:expr, |$provider:ident| $call:expr) => {
+    ($slot:ident, $interface:ident, $uid:expr, |$provider:ident, $call:ident| $called:expr) => {
         loop {
             let release = $slot.hold(Interface::$interface, $uid)?;
-            let $provider = &release.provider;
-            tokio::select! {
-                biased;
-                answer = $call => break answer,
-                () = release.over() => $slot.repeats(&release),
+            let ($provider, $call) = (&release.provider, &$call.attempt());
+            match release.until_over($call, $called).await {
+                Some(answer) => break answer,
+                None => $slot.repeats(&release),
             }
         }
     };
@@ -29,17 +33,39 @@ macro_rules! on {
 
 /// As [`on`], for calls that change load balancers: each waits for its turn.
 macro_rules! in_turn {
-    ($slot:ident, $interface:ident, $uid:expr, |$provider:ident| $call:expr) => {
+    ($slot:ident, $interface:ident, $uid:expr, |$provider:ident, $call:ident| $called:expr) => {
         loop {
             let (_turn, release) = $slot.turn(Interface::$interface, $uid).await?;
-            let $provider = &release.provider;
-            tokio::select! {
-                biased;
-                answer = $call => break answer,
-                () = release.over() => $slot.repeats(&release),
+            let ($provider, $call) = (&release.provider, &$call.attempt());
+            match release.until_over($call, $called).await {
+                Some(answer) => break answer,
+                None => $slot.repeats(&release),
             }
         }
     };
+}
+
+/// The answers of a canary and of the release beside it. A canary that is later than the other
+/// release by [`CANARY_LATE`], and by more time than that release took, is cancelled: the nodes of
+/// the other release do not wait for it.
+async fn with_late_canary<T>(
+    canary: impl Future<Output = Result<T>>,
+    other: impl Future<Output = Result<T>>,
+) -> (Result<T>, Result<T>) {
+    let (began, mut canary, mut other) = (Instant::now(), pin!(canary), pin!(other));
+    tokio::select! {
+        biased;
+        of_canary = &mut canary => (of_canary, other.await),
+        of_other = &mut other => {
+            let took = began.elapsed();
+            let in_time = timeout(took.max(CANARY_LATE), canary).await;
+            let late = || {
+                let text = format!("the canary did not answer within {} s; the release beside it answered after {} s", began.elapsed().as_secs(), took.as_secs());
+                Err(Error::new(Code::DeadlineExceeded, text))
+            };
+            (in_time.unwrap_or_else(|_elapsed| late()), of_other)
+        }
+    }
 }
 
 impl Provider for Slot {
@@ -83,12 +109,14 @@ impl Provider for Slot {
 #[async_trait]
 impl LoadBalancers for Slot {
     async fn name(&self, call: &Call, cluster: &str, service: &Service) -> Result<String> {
-        on!(self, LoadBalancers, Some(&service.uid), |provider| LoadBalancers::name(provider, call, cluster, service))
+        on!(self, LoadBalancers, Some(&service.uid), |provider, call| LoadBalancers::name(
+            provider, call, cluster, service
+        ))
     }
 
     async fn get(&self, call: &Call, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         self.memory.service(call, cluster, service);
-        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.get(call, cluster, service))
+        on!(self, LoadBalancers, Some(&service.uid), |provider, call| provider.get(call, cluster, service))
     }
 
     async fn ensure(
@@ -100,18 +128,21 @@ impl LoadBalancers for Slot {
     ) -> Result<LoadBalancerStatus> {
         self.memory.service(call, cluster, service);
         self.memory.backends(call, cluster, service, nodes);
-        in_turn!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure(call, cluster, service, nodes))
+        in_turn!(self, LoadBalancers, Some(&service.uid), |provider, call| provider
+            .ensure(call, cluster, service, nodes))
     }
 
     async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
         self.memory.service(call, cluster, service);
         self.memory.backends(call, cluster, service, nodes);
-        in_turn!(self, LoadBalancers, Some(&service.uid), |provider| provider.update(call, cluster, service, nodes))
+        in_turn!(self, LoadBalancers, Some(&service.uid), |provider, call| provider
+            .update(call, cluster, service, nodes))
     }
 
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
         self.memory.forget(&service.uid);
-        in_turn!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service))
+        in_turn!(self, LoadBalancers, Some(&service.uid), |provider, call| provider
+            .ensure_deleted(call, cluster, service))
     }
 }
 
@@ -119,11 +150,13 @@ impl LoadBalancers for Slot {
 impl LoadBalancerInventory for Slot {
     async fn list(&self, call: &Call, cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
         self.memory.inventory(call, cluster);
-        on!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::list(provider, call, cluster))
+        on!(self, LoadBalancerInventory, uid(call), |provider, call| LoadBalancerInventory::list(
+            provider, call, cluster
+        ))
     }
 
     async fn delete(&self, call: &Call, cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
-        in_turn!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::delete(
+        in_turn!(self, LoadBalancerInventory, uid(call), |provider, call| LoadBalancerInventory::delete(
             provider, call, cluster, share
         ))
     }
@@ -138,19 +171,21 @@ impl Instances for Slot {
             let parts = canary.as_ref().map(|canary| (canary, canary.split(nodes)));
             let Some((canary, (share, rest))) = parts.filter(|(_, (share, _))| !share.is_empty()) else {
                 drop(canary);
-                return on!(self, Instances, None, |provider| provider.describe(call, nodes, detail));
+                return on!(self, Instances, None, |provider, call| provider.describe(call, nodes, detail));
             };
-            let tried = &canary.release;
+            let (tried, call) = (&canary.release, &call.attempt());
             let active = if rest.is_empty() { Arc::clone(tried) } else { self.hold(Interface::Instances, None)? };
-            let of_rest = async {
-                if rest.is_empty() { Ok(Vec::new()) } else { active.provider.describe(call, &rest, detail).await }
+            let of_share = tried.provider.describe(call, &share, detail);
+            let answers = async {
+                if rest.is_empty() {
+                    return (of_share.await, Ok(Vec::new()));
+                }
+                with_late_canary(of_share, active.provider.describe(call, &rest, detail)).await
             };
-            let answers = async { tokio::join!(tried.provider.describe(call, &share, detail), of_rest) };
-            tokio::select! {
-                biased;
-                (share, rest) = answers => return canary.join(nodes, share, rest),
-                () = tried.over() => self.repeats(tried),
-                () = active.over() => self.repeats(&active),
+            let both = active.until_over(call, answers);
+            match tried.until_over(call, both).await.flatten() {
+                Some((share, rest)) => return canary.join(nodes, share, rest),
+                None => self.repeats(tried),
             }
         }
     }
@@ -160,52 +195,52 @@ impl Instances for Slot {
 impl Routes for Slot {
     async fn list(&self, call: &Call, cluster: &str) -> Result<Vec<Route>> {
         self.memory.routes(call, cluster);
-        on!(self, Routes, uid(call), |provider| Routes::list(provider, call, cluster))
+        on!(self, Routes, uid(call), |provider, call| Routes::list(provider, call, cluster))
     }
 
     async fn create(&self, call: &Call, cluster: &str, routes: &[NewRoute]) -> Result<Vec<Result<()>>> {
-        on!(self, Routes, uid(call), |provider| provider.create(call, cluster, routes))
+        on!(self, Routes, uid(call), |provider, call| provider.create(call, cluster, routes))
     }
 
     async fn delete(&self, call: &Call, cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
-        on!(self, Routes, uid(call), |provider| Routes::delete(provider, call, cluster, routes))
+        on!(self, Routes, uid(call), |provider, call| Routes::delete(provider, call, cluster, routes))
     }
 }
 
 #[async_trait]
 impl Zones for Slot {
     async fn current(&self, call: &Call) -> Result<Zone> {
-        on!(self, Zones, uid(call), |provider| provider.current(call))
+        on!(self, Zones, uid(call), |provider, call| provider.current(call))
     }
 
     async fn by_provider_id(&self, call: &Call, provider_id: &str) -> Result<Zone> {
-        on!(self, Zones, uid(call), |provider| provider.by_provider_id(call, provider_id))
+        on!(self, Zones, uid(call), |provider, call| provider.by_provider_id(call, provider_id))
     }
 
     async fn by_node_name(&self, call: &Call, node: &str) -> Result<Zone> {
-        on!(self, Zones, uid(call), |provider| provider.by_node_name(call, node))
+        on!(self, Zones, uid(call), |provider, call| provider.by_node_name(call, node))
     }
 }
 
 #[async_trait]
 impl Clusters for Slot {
     async fn list(&self, call: &Call) -> Result<Vec<String>> {
-        on!(self, Clusters, uid(call), |provider| Clusters::list(provider, call))
+        on!(self, Clusters, uid(call), |provider, call| Clusters::list(provider, call))
     }
 
     async fn master(&self, call: &Call, cluster: &str) -> Result<String> {
-        on!(self, Clusters, uid(call), |provider| provider.master(call, cluster))
+        on!(self, Clusters, uid(call), |provider, call| provider.master(call, cluster))
     }
 }
 
 #[async_trait]
 impl NodeLegacy for Slot {
     async fn add_ssh_key_to_all_instances(&self, call: &Call, user: &str, key: &[u8]) -> Result<()> {
-        on!(self, NodeLegacy, uid(call), |provider| provider.add_ssh_key_to_all_instances(call, user, key))
+        on!(self, NodeLegacy, uid(call), |provider, call| provider.add_ssh_key_to_all_instances(call, user, key))
     }
 
     async fn current_node_name(&self, call: &Call, hostname: &str) -> Result<String> {
-        on!(self, NodeLegacy, uid(call), |provider| provider.current_node_name(call, hostname))
+        on!(self, NodeLegacy, uid(call), |provider, call| provider.current_node_name(call, hostname))
     }
 
     async fn scrub_dns(
@@ -214,17 +249,48 @@ impl NodeLegacy for Slot {
         nameservers: &[String],
         searches: &[String],
     ) -> Result<(Vec<String>, Vec<String>)> {
-        on!(self, NodeLegacy, uid(call), |provider| provider.scrub_dns(call, nameservers, searches))
+        on!(self, NodeLegacy, uid(call), |provider, call| provider.scrub_dns(call, nameservers, searches))
     }
 }
 
 #[async_trait]
 impl PersistentVolumeLabels for Slot {
     async fn labels(&self, call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>> {
-        on!(self, PersistentVolumeLabels, uid(call), |provider| provider.labels(call, cluster, volume))
+        on!(self, PersistentVolumeLabels, uid(call), |provider, call| provider.labels(call, cluster, volume))
     }
 }
 
 fn uid(call: &Call) -> Option<&str> {
     call.object.as_ref().map(|object| object.uid.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future, time::Duration};
+
+    use skysail_provider::{Code, Error, Result};
+    use tokio::time::{Instant, sleep};
+
+    use super::{CANARY_LATE, with_late_canary};
+
+    async fn after(seconds: u64) -> Result<u64> {
+        sleep(Duration::from_secs(seconds)).await;
+        Ok(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_nodes_of_the_other_release_do_not_wait_for_a_canary_that_hangs() {
+        for (other, waits) in [(1, CANARY_LATE.as_secs()), (20, 20)] {
+            let began = Instant::now();
+            let (canary, answer) = with_late_canary(future::pending(), after(other)).await;
+            assert_eq!((canary.map_err(|error: Error| error.code), answer), (Err(Code::DeadlineExceeded), Ok(other)));
+            assert_eq!(began.elapsed().as_secs(), other + waits);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_canary_that_is_a_little_late_answers() {
+        assert_eq!(with_late_canary(after(5), after(1)).await, (Ok(5), Ok(1)));
+        assert_eq!(with_late_canary(after(1), after(30)).await, (Ok(1), Ok(30)));
+    }
 }

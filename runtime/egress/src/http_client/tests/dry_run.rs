@@ -1,7 +1,7 @@
 //! A dry run: reads are sent, writes that the rules allow are held back and recorded.
 
 use bytes::Bytes;
-use skysail_provider::{DryRun, Fence};
+use skysail_provider::{Call, DryRun};
 
 use super::{Answers, Server, client, get, local_credentials, ok, sent, with_credential, with_header};
 use crate::http_client::{FailureKind, HttpBudget, HttpClient, HttpLimits, HttpRequest};
@@ -21,7 +21,8 @@ fn dry_client(server: &Server) -> HttpClient {
 
 fn dry_budget() -> (HttpBudget, DryRun) {
     let run = DryRun::default();
-    (HttpBudget::dry_run(HttpLimits::default(), None, Fence::default(), run.clone()), run)
+    let call = Call { dry_run: Some(run.clone()), ..Call::default() };
+    (HttpBudget::new(HttpLimits::default(), None, &call), run)
 }
 
 fn request(method: &str, url: String, body: &'static str) -> HttpRequest {
@@ -55,7 +56,7 @@ async fn a_dry_run_sends_reads_and_holds_back_what_the_rules_allow_to_change() {
 async fn a_call_that_only_reads_sends_the_reads_of_a_query_api() {
     let server = Server::start(|_| ok("")).await;
     let client = dry_client(&server);
-    let budget = HttpBudget::reading(HttpLimits::default(), None, Fence::default());
+    let budget = HttpBudget::reading(HttpLimits::default(), None, &Call::default());
     let form = |body| with_header(request("POST", server.url("/query"), body), FORM.0, FORM.1);
     sent(&client, &budget, form("Action=DescribeVpcs")).await.unwrap();
     let failure = sent(&client, &budget, form("Action=DeleteVpc")).await.unwrap_err();

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use skysail_provider::Fence;
+use skysail_provider::{Call, Fence};
 
 use super::{Server, get, local, ok, sent};
 use crate::http_client::{FailureKind, HttpBudget, HttpLimits};
@@ -18,7 +18,7 @@ fn fenced() -> (HttpBudget, Arc<AtomicU64>) {
     let hand = Arc::new(AtomicU64::new(0));
     let clock = Arc::clone(&hand);
     let fence = Fence::until(move || Duration::from_secs(clock.load(Ordering::SeqCst)), Duration::from_secs(10));
-    (HttpBudget::fenced(HttpLimits::default(), None, fence), hand)
+    (HttpBudget::new(HttpLimits::default(), None, &Call { fence, ..Call::default() }), hand)
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use h2::server::SendResponse;
 use http::Response;
-use skysail_provider::{Limit, LimitHit};
+use skysail_provider::{Call, Limit, LimitHit};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -64,7 +64,7 @@ impl Server {
     async fn asked(&self, limits: HttpLimits) -> (Result<HttpResponse, Failure>, HttpUsage) {
         let egress = egress(self.address.port(), Some(&self.authority));
         let client = limited_client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]), &limits);
-        let budget = HttpBudget::new(limits, None);
+        let budget = HttpBudget::new(limits, None, &Call::default());
         let url = format!("https://api.example.com:{}/", self.address.port());
         let result = sent(&client, &budget, get(url)).await;
         assert_eq!(self.requests.load(Ordering::SeqCst), 1, "one stream of HTTP/2: {result:?}");
@@ -237,7 +237,7 @@ async fn endless_interim_answers_end_with_the_time_of_the_exchange_and_stop_no_o
     });
     let limits = HttpLimits { exchange_time_max: Duration::from_secs(1), ..HttpLimits::default() };
     let client = limited_client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]), &limits);
-    let budget = HttpBudget::new(limits, None);
+    let budget = HttpBudget::new(limits, None, &Call::default());
     // The flood is read, and other tasks have their turn.
     let is_flooded = || {
         let is_read = sent_bytes.load(Ordering::Relaxed) > 10 * INTERIM.len() * 1000;

@@ -1,6 +1,7 @@
 //! For each limit: the attack, and the limit that the failure names.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -9,11 +10,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use skysail_provider::{Limit, LimitHit};
-use tokio::time::Instant;
+use futures::FutureExt as _;
+use skysail_provider::{Call, Limit, LimitHit};
+use tokio::time::{Instant, timeout};
 
 use super::{Answers, Reply, Server, credentials, get, limited_client, local_egress, ok, sent, with_header};
-use crate::http_client::{Failure, FailureKind, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpUsage};
+use crate::http_client::{Failure, FailureKind, Held, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpUsage};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -24,7 +26,7 @@ struct Limited {
 
 fn limited(server: &Server, limits: HttpLimits) -> Limited {
     let client = limited_client(&local_egress(server), credentials("{}"), Answers::new(&[]), &limits);
-    Limited { client, budget: HttpBudget::new(limits, None) }
+    Limited { client, budget: HttpBudget::new(limits, None, &Call::default()) }
 }
 
 /// Sends one request that has to fail because of a limit; returns the failure, the limit and the
@@ -57,7 +59,7 @@ async fn requests_beyond_the_call_s_budget_are_refused_and_not_sent() {
     assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Limited)));
     assert_eq!((answers.len(), budget.usage().requests, budget.usage().refused), (60_000, 60_005, 60_002));
     // Another call of the same provider has a budget of its own.
-    assert!(sent(&client, &HttpBudget::new(limits, None), get(server.url("/"))).await.is_ok());
+    assert!(sent(&client, &HttpBudget::new(limits, None, &Call::default()), get(server.url("/"))).await.is_ok());
 }
 
 #[tokio::test]
@@ -128,6 +130,49 @@ async fn no_further_request_is_sent_when_the_answers_fill_the_guest_s_memory() {
     assert!(third.message.starts_with("the answers before this one fill the guest's memory"), "{third}");
     let usage = budget.usage();
     assert_eq!((server.requests().len(), usage.requests, usage.refused, usage.limit_hits), (2, 4, 2, vec![hit]));
+}
+
+/// A guest with its own HTTP client opens all its requests at once. Without the second check the
+/// host held 64 answers of 8 MiB for one call.
+#[tokio::test]
+async fn answers_count_that_arrived_after_the_request_was_admitted() {
+    let server = Server::start(|_| ok(&"x".repeat(600))).await;
+    let limits = HttpLimits { concurrency_per_call: 1, ..HttpLimits::default() };
+    let Limited { client, budget } = limited(&server, limits);
+    let held = Arc::new(Held::new(500));
+    let [first, second] = [(); 2].map(|()| budget.admit(&held).unwrap());
+    client.send(&budget, first, get(server.url("/"))).await.unwrap();
+    let failure = client.send(&budget, second, get(server.url("/"))).await.unwrap_err();
+    let hit = LimitHit { limit: Limit::Memory, used: 617, max: 500 };
+    assert_eq!((failure.kind, failure.limit, server.requests().len()), (FailureKind::Limited, Some(hit), 1));
+    assert_eq!(budget.usage().limit_hits, [hit]);
+}
+
+/// The cloud carries out a request whose client is gone.
+#[tokio::test]
+async fn a_call_is_cancelled_only_between_its_writes_and_sends_nothing_more() {
+    let server = Server::start(|_| Reply::Never).await;
+    let Limited { client, budget: _ } = limited(&server, HttpLimits::default());
+    let call = Call::default();
+    let budget = HttpBudget::new(HttpLimits::default(), None, &call);
+    let sent = |method: &str| sent(&client, &budget, HttpRequest { method: method.to_owned(), ..get(server.url("/")) });
+    {
+        let mut reads = pin!(sent("GET"));
+        tokio::select! {
+            answer = &mut reads => panic!("{answer:?}"),
+            () = server.wait_for_requests(1) => {}
+        }
+        let mut writes = pin!(sent("POST"));
+        tokio::select! {
+            answer = &mut writes => panic!("{answer:?}"),
+            () = server.wait_for_requests(2) => {}
+        }
+        assert!(call.requests.finish().now_or_never().is_none());
+        let mut late = pin!(sent("GET"));
+        assert!(timeout(Duration::from_millis(100), &mut late).await.is_err());
+    }
+    assert!(call.requests.finish().now_or_never().is_some());
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -277,7 +322,8 @@ async fn the_guest_s_own_timeout_and_the_end_of_the_call_are_no_limits_of_the_pr
     let request = HttpRequest { timeout: Some(Duration::from_millis(50)), ..get(server.url("/")) };
     let failure = sent(&client, &budget, request).await.unwrap_err();
     assert_eq!((failure.kind, failure.limit), (FailureKind::Timeout, None));
-    let budget = HttpBudget::new(HttpLimits::default(), Some(Instant::now() + Duration::from_millis(50)));
+    let budget =
+        HttpBudget::new(HttpLimits::default(), Some(Instant::now() + Duration::from_millis(50)), &Call::default());
     let request = HttpRequest { timeout: Some(Duration::from_secs(3600)), ..get(server.url("/")) };
     let failure = sent(&client, &budget, request).await.unwrap_err();
     assert_eq!((failure.kind, failure.limit), (FailureKind::Timeout, None));

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use skysail_provider::Fence;
+use skysail_provider::{Call, Fence};
 use tokio::time::{advance, pause, resume};
 
 use super::{
@@ -342,7 +342,8 @@ async fn a_process_that_does_not_lead_logs_in_nowhere() {
     let (server, cloud) = start().await;
     let (client, _) = keystone_client(&server);
     let fence = Fence::until(|| Duration::from_secs(11), Duration::from_secs(10));
-    let budget = HttpBudget::fenced(HttpLimits::default(), Some(Instant::now() + LATER), fence);
+    let budget =
+        HttpBudget::new(HttpLimits::default(), Some(Instant::now() + LATER), &Call { fence, ..Call::default() });
     let failure = sent(&client, &budget, with_credential(get(server.url("/servers")), "api")).await.unwrap_err();
     assert_eq!((failure.kind, cloud.logins()), (FailureKind::Fenced, 0));
 }
