@@ -122,7 +122,8 @@ impl<'a> Element<'a> {
         })
     }
 
-    /// All elements at the end of a path of names.
+    /// All descendants that are reached by child elements with these names, one name for each
+    /// level, in document order.
     pub fn all<'p>(&self, path: &'p [&'p str]) -> Box<dyn Iterator<Item = Self> + 'p>
     where
         'a: 'p,
@@ -135,13 +136,14 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// The first element at the end of a path of names.
+    /// The descendant that is reached by child elements with these names: at each level the first
+    /// child with the name.
     #[must_use]
     pub fn first(&self, path: &[&str]) -> Option<Self> {
         path.iter().try_fold(*self, |element, name| element.children().find(|child| child.name() == *name))
     }
 
-    /// The text of the first element at the end of a path; empty if there is none.
+    /// The text of the element that [`Self::first`] finds; empty if there is none.
     #[must_use]
     pub fn text_of(&self, path: &[&str]) -> &'a str {
         self.first(path).map(|element| element.text()).unwrap_or_default()

@@ -152,7 +152,7 @@ impl Request {
         match serde_json::to_vec(value) {
             Ok(body) => self.body("application/json", body),
             Err(error) => {
-                self.broken = Some(format!("the body is no JSON: {error}"));
+                self.broken = Some(format!("the body is not JSON: {error}"));
                 self
             }
         }

@@ -83,7 +83,7 @@ impl Response {
     /// status differently needs [`Api::judged_by`](super::Api::judged_by).
     pub fn check(self) -> Result<Self> {
         if self.is_html() && (self.status < 300 || matches!(self.status, 404 | 410)) {
-            return Err(Error::Unavailable(self.message("a page in HTML, which is no answer of the API")));
+            return Err(Error::Unavailable(self.message("a page in HTML, which is not an answer of the API")));
         }
         if self.status < 300 {
             return Ok(self);

@@ -13,8 +13,8 @@ pub(crate) fn format(zone: &str, instance: &str) -> String {
 ///
 /// # Errors
 ///
-/// `invalid` for another scheme and for a text that is no machine's ID; Fargate's nodes have no
-/// machine.
+/// `invalid` for another scheme and for a text that is not the ID of a machine; Fargate's nodes
+/// have no machine.
 pub(crate) fn instance_of(provider_id: &str) -> Result<&str> {
     let wrong = || Error::Invalid(format!("provider ID {provider_id:?} does not have the form {SCHEME}:///ZONE/i-…"));
     let rest = match provider_id.split_once("://") {

@@ -111,7 +111,7 @@ struct Task<'a> {
 impl<'a> Task<'a> {
     fn new(table: &'a str, destination: &'a str, machine: &'a Instance, present: Option<&ec2::Route>) -> Result<Self> {
         if let Some(route) = present.filter(|route| !is_ours(route)) {
-            let gateway = route.gateway.as_deref().unwrap_or("a target that is no machine");
+            let gateway = route.gateway.as_deref().unwrap_or("a target that is not a machine");
             return Err(Error::Invalid(format!(
                 "route table {table} leads {destination} to {gateway}; remove this route, or use another range for pods"
             )));

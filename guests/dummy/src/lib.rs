@@ -42,7 +42,7 @@ impl LoadBalancers for Dummy {
         Ok(Some(Ingress::ip(config::load(pool)?.nth(hash.into()).to_string()).into()))
     }
     fn ensure(cluster: String, service: Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
-        info!("{} leads to {} nodes", service.key(), nodes.len());
+        info!("{} has {} nodes", service.key(), nodes.len());
         Self::get(cluster, service)?.ok_or_else(|| Error::Internal("the pool gave no address".to_owned()))
     }
     fn update(_cluster: String, _service: Service, _nodes: &NodeSet) -> Result<()> {

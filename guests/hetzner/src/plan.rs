@@ -209,7 +209,7 @@ fn servers(service: &Service, nodes: &NodeSet, warnings: &mut Warnings) -> Resul
         }
     }
     if !foreign.is_empty() {
-        warnings.push(("UnknownProviderIDPrefix", left_out(&foreign, "they are no cloud servers")));
+        warnings.push(("UnknownProviderIDPrefix", left_out(&foreign, "they are not cloud servers")));
     }
     Ok(servers)
 }

@@ -235,7 +235,7 @@ fn common<'a>(lb: &'a LoadBalancer, features: Features, service: &Service, sourc
     }
     let connection_limit = annotations.parse::<i64>("connection-limit")?.unwrap_or(-1);
     if connection_limit < -1 {
-        let why = format_args!("{connection_limit} is no limit; write a number from 0, or -1 for no limit");
+        let why = format_args!("{connection_limit} is not a limit; write a number from 0, or -1 for no limit");
         return Err(annotations.invalid("connection-limit", why));
     }
     Ok(Common {

@@ -92,7 +92,7 @@ impl<'a> Vcenter<'a> {
         let content = vim::service_content(&self.soap.call(&vim::retrieve_service_content())?.body)?;
         if content.api_type != "VirtualCenter" {
             return Err(Error::Denied(format!(
-                "{} is no vCenter Server but {:?}; write the address of a vCenter Server into the cloud-config",
+                "{} is not a vCenter Server but {:?}; write the address of a vCenter Server into the cloud-config",
                 self.server.origin, content.api_type
             )));
         }

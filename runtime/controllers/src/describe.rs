@@ -88,7 +88,10 @@ async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detai
         // "the machine does not exist".
         Err(error) if error.code == Code::NotFound => Err(Error::new(
             Code::Internal,
-            format!("the provider answered NotFound for the whole call: {}", error.message),
+            format!(
+                "the provider returned NotFound for the whole call instead of for each node, so no node is treated as missing: {}",
+                error.message
+            ),
         )),
         Ok(results) => Ok(results.into_iter().map(|result| judged_for(context, lane, result, detail)).collect()),
         Err(error) => Err(error),

@@ -350,7 +350,7 @@ impl HttpClient {
             Writes::Held(dry_run) => {
                 dry_run.hold(&method, target.url.as_str(), sent_body);
                 return Err(Failure::forbidden(format!(
-                    "this is a dry run, which holds back each {method} that is no read"
+                    "this {method} is not sent: this is a dry run, which sends reads only"
                 )));
             }
         }

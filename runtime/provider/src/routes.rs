@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Call, NodeAddress, Result};
 
-/// What a route leads to, in the cloud's own terms.
+/// How the cloud identifies the node to which a route sends packets: name, provider ID or IP
+/// address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Target {
@@ -17,7 +18,7 @@ pub enum Target {
     ProviderId(String),
     /// The node that has this IP address in `status.addresses`.
     Address(String),
-    /// The cloud does not say, or the target is no machine of the cluster.
+    /// The cloud does not say, or the target is not a machine of the cluster.
     #[default]
     None,
 }

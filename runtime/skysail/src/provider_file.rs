@@ -355,7 +355,7 @@ fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Findi
                 let path = format!("{field}[{index}]");
                 let place = format!("provider {name:?}: {path}");
                 let reason = if first == number {
-                    format!("{claim:?} is written twice; keep one of them")
+                    format!("{claim:?} is listed twice; remove one of the two entries")
                 } else {
                     let first = shown(first, field);
                     format!(

@@ -46,11 +46,11 @@ pub struct Load<R: Release> {
     pub number: u64,
     /// The offered component.
     pub component: Component,
-    /// The settings in force.
+    /// The current settings.
     pub settings: R::Settings,
     /// Settings that the active release refused: tried first.
     pub wanted: Option<R::Settings>,
-    /// What serves.
+    /// The release that serves.
     pub active: Option<Arc<R>>,
 }
 
@@ -60,7 +60,7 @@ pub struct Loaded<R> {
     pub result: Result<Arc<R>, Refusal>,
     /// How the release compares with the active one, where both were asked.
     pub shadow: Option<ShadowStatus>,
-    /// Why the wanted settings are not in force, where there are some.
+    /// The reason if the release refused [`Load::wanted`], too.
     pub wanted: Option<Refusal>,
 }
 
@@ -82,7 +82,7 @@ pub struct Judge<R: Release> {
 
 /// New settings, and which release serves under them.
 pub struct Proposal<R: Release> {
-    /// The settings in force from the commit on.
+    /// The current settings after the commit.
     pub settings: R::Settings,
     /// As [`Judge::earlier`].
     pub earlier: EarlierOffers,
@@ -102,11 +102,12 @@ pub enum SettingsOutcome<R: Release> {
     Stops(Component, Refusal),
 }
 
-/// Settings that the active release refused. They differ from those in force by their cloud-config.
+/// Settings that the active release refused. They differ from the current ones by their
+/// cloud-config.
 pub struct Wanted<S> {
     /// Each later offer is loaded under them first.
     pub settings: S,
-    /// Why they are not in force.
+    /// Why the active release refused them.
     pub refusal: Refusal,
 }
 

@@ -44,7 +44,7 @@ pub trait ComponentLoader: Sync {
         refusal: &Refusal,
     ) -> impl Future<Output = Option<Arc<Self::Release>>> + Send;
 
-    /// These settings with the cloud-config that is in force; none where they have it already.
+    /// These settings with the current cloud-config; none where they have it already.
     ///
     /// # Errors
     /// The result is wrong in itself.
@@ -56,7 +56,7 @@ pub trait ComponentLoader: Sync {
 }
 
 /// Loads an offer: under the settings that the active release refused, where there are some, and
-/// otherwise under those in force.
+/// otherwise under the current ones.
 pub async fn load<L: ComponentLoader>(loader: &L, load: Load<L::Release>) -> Loaded<L::Release> {
     let Load { number, component, settings, wanted, active } = load;
     let active = active.as_deref();

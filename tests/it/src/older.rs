@@ -95,7 +95,7 @@ pub(crate) async fn volume_labels_of_a_hostile_guest_are_refused() {
         ("twice", Code::Internal, "labels contains a key twice"),
         ("control", Code::Internal, "label value contains a control or invisible character"),
         ("gone", Code::NotFound, "no such volume"),
-        ("other", Code::Invalid, "\"other\" is no volume"),
+        ("other", Code::Invalid, "\"other\" is not a volume"),
     ] {
         let error = probe.labels(&call, "kubernetes", &volume(handle)).await.unwrap_err();
         assert!(error.code == code && error.message.contains(text), "{handle}: {error:?}");

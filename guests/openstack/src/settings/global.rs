@@ -80,7 +80,7 @@ pub(super) fn interface(ini: &mut Ini) -> &'static str {
         "internal" | "internalURL" => "internal",
         "admin" | "adminURL" => "admin",
         _ => {
-            ini.refuse(SECTION, "os-endpoint-type", format!("{word:?} is no type; write public, internal or admin"));
+            ini.refuse(SECTION, "os-endpoint-type", format!("{word:?} is not a type; write public, internal or admin"));
             "public"
         }
     }

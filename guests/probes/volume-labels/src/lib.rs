@@ -39,7 +39,7 @@ impl PersistentVolumeLabels for Probe {
                 labels.extend(volume.labels.into_iter().chain(volume.annotations).chain(volume.attributes));
                 labels
             }
-            handle => return Err(Error::Invalid(format!("{handle:?} is no volume"))),
+            handle => return Err(Error::Invalid(format!("{handle:?} is not a volume"))),
         })
     }
 }

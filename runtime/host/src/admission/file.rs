@@ -135,7 +135,7 @@ fn text(start: &str) -> String {
 fn unknown(bytes: &[u8]) -> String {
     let start: Vec<_> = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!(
-        "this is no WebAssembly: it begins with the bytes {} instead of 00 61 73 6d; give the .wasm file that your build makes",
+        "this is not WebAssembly: it begins with the bytes {} instead of 00 61 73 6d; give the .wasm file that your build makes",
         start.join(" ")
     )
 }

@@ -174,7 +174,7 @@ fn the_refusal_of_a_file_that_is_no_component_names_its_kind() {
     check(
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
         expect![[r#"
-        NotWasm: file /etc/skysail/provider.wasm: this is no WebAssembly: it begins with the bytes 89 50 4e 47 instead of 00 61 73 6d; give the .wasm file that your build makes
+        NotWasm: file /etc/skysail/provider.wasm: this is not WebAssembly: it begins with the bytes 89 50 4e 47 instead of 00 61 73 6d; give the .wasm file that your build makes
     "#]],
     );
     check(

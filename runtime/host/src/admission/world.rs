@@ -31,7 +31,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<World, (RefusalCode, String)> {
         Err(error) => Err((
             RefusalCode::Malformed,
             format!(
-                "it is no valid component ({}); build it again with a current toolchain",
+                "it is not a valid component ({}); build it again with a current toolchain",
                 shown(&format!("{error:#}"))
             ),
         )),

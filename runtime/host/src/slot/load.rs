@@ -175,8 +175,9 @@ impl<'a> Attempt<'a> {
             _ => (RefusalReason::DescribeFailed, "describe"),
         };
         let seconds = JUDGEMENT_MAX.as_secs();
-        let text =
-            format!("its identity.{function} did not answer within the {seconds} s in which new settings are judged");
+        let text = format!(
+            "identity.{function} of the release did not answer within {seconds} s, the time limit for checking new settings"
+        );
         self.refuse(reason, Fault::Machine, &text)
     }
 

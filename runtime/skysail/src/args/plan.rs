@@ -8,19 +8,19 @@ use super::{NOTATION, OutputFormat, QuietLogArgs, run::CommonArgs};
 
 const HELP: &str = "\
 The command asks the providers about each Service, node and route of the
-cluster, as a manager that has just started does, and writes nothing: reads
-reach the cloud, and requests that may change the cloud are held back at egress
-and shown, with the fields that they would change. Writes to the Kubernetes API
-are held back in the same way. So the command can run beside the manager that
-serves the cluster now, also beside a manager of another project.
+cluster, as a manager that has just started does, and writes nothing: the host
+sends the reads, and shows each request that may change the cloud, with the
+fields that it would change, instead of sending it. Writes to the Kubernetes API
+are shown and not sent in the same way. So the command can run while a manager
+serves the cluster, also one of another project.
 
-A request is a read if its method is GET, HEAD or OPTIONS, or if the egress rule
-lists it (egress.rules[].reads), for an API that reads by POST.
+Reads are the requests that the egress rule lists (egress.rules[].reads), for an
+API that reads by POST. Without that list they are GET, HEAD and OPTIONS.
 
-Use it before a new component, a new cloud-config or a take-over, with the
-provider file that the manager is to have and the manager's flags, above all
---cluster-name. After the first request that is held back, a provider usually
-gives up; so the further requests for the same object are not known.
+Use the command before a new component, a new cloud-config or a change from
+another manager. Give the provider file and the flags that the manager will
+have, above all --cluster-name. A provider usually stops at the first request
+that is not sent, so the plan shows no further requests for the same object.
 
 Exit code: 0 without changes, 5 with changes, 1 if an object failed, so that the
 plan is incomplete.

@@ -73,15 +73,15 @@ async fn snapshot(client: &kube::Client) -> anyhow::Result<Snapshot> {
 fn judged(objects: &[DryRunObject], (nodes, services): (usize, usize)) -> anyhow::Result<()> {
     let changed = objects.iter().filter(|object| object.is_changed()).count();
     let failed = objects.iter().filter(|object| !object.failures.is_empty()).count();
-    let asked = format!("of {services} Services and {nodes} nodes, and of the routes");
+    let checked = format!("checked: Services: {services}, nodes: {nodes}");
     match (changed, failed) {
         (0, 0) => {
-            say(&format!("no changes {asked}"));
+            say(&format!("nothing would change; {checked}"));
             Ok(())
         }
-        (changed, 0) => Err(anyhow!("{changed} objects would change {asked}")).or_exit(Reason::Changes),
+        (changed, 0) => Err(anyhow!("objects that would change: {changed}; {checked}")).or_exit(Reason::Changes),
         (changed, failed) => Err(anyhow!(
-            "the plan is incomplete: {failed} objects failed and {changed} would change {asked}; correct what failed, and plan again"
+            "the plan is incomplete: objects that failed: {failed}; objects that would change: {changed}; {checked}; correct what failed, and plan again"
         ))
         .or_exit(Reason::Failed),
     }
@@ -99,7 +99,8 @@ mod tests {
         let failed = DryRunObject { failures: vec!["no answer".to_owned()], ..DryRunObject::default() };
         assert!(judged(&[], (2, 1)).is_ok());
         let text = |objects: &[DryRunObject]| judged(objects, (2, 1)).unwrap_err().to_string();
-        assert_eq!(text(&[changed.clone()]), "1 objects would change of 1 Services and 2 nodes, and of the routes");
-        assert!(text(&[changed, failed]).starts_with("the plan is incomplete: 1 objects failed and 1 would change"));
+        assert_eq!(text(&[changed.clone()]), "objects that would change: 1; checked: Services: 1, nodes: 2");
+        let both = "the plan is incomplete: objects that failed: 1; objects that would change: 1; ";
+        assert!(text(&[changed, failed]).starts_with(both));
     }
 }

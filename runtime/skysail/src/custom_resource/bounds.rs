@@ -217,7 +217,7 @@ pub(super) fn add_limits(spec: &mut Map<String, Value>) -> anyhow::Result<()> {
     let limits = limits.and_then(|limits| limits.get_mut("properties")).context("spec.limits has no fields")?;
     for bound in BOUNDS {
         let field = limits.get_mut(bound.name).and_then(Value::as_object_mut);
-        let field = field.with_context(|| format!("spec.limits.{} is no field", bound.name))?;
+        let field = field.with_context(|| format!("spec.limits.{} is not a field", bound.name))?;
         let described = field.get("description").and_then(Value::as_str).unwrap_or_default();
         // The numbers have no separators, as in a value.
         let range = format!("{} to {} {}", bound.min, bound.max, bound.unit);

@@ -35,7 +35,7 @@ pub(super) struct Rollout {
     /// Default: no comparison.
     shadow: Option<Shadow>,
     /// Ask a new release in a dry run, before it serves, to ensure the load balancers of up to 16
-    /// Services with their last nodes. Requests that could change the cloud are held back. Default:
+    /// Services with their last nodes. Requests that could change the cloud are not sent. Default:
     /// no dry run.
     plan: Option<Plan>,
     /// Let a new release serve a share of the objects first, beside its predecessor. If the new

@@ -639,7 +639,7 @@ fn a_scheme_of_two_providers_and_an_invalid_scheme_are_refused() {
     refused(
         &document("providerIdSchemes: [sim, sim]\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[1]: "sim" is written twice; keep one of them"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[1]: "sim" is listed twice; remove one of the two entries"#
         ]],
     );
     refused(

@@ -109,7 +109,7 @@ async fn a_plan_shows_what_would_change_and_writes_neither_to_the_cloud_nor_to_t
         Ok(answer)
     });
     let answer = settled.await?;
-    ensure!(answer.errors.contains("no changes of"), "{answer:#?}");
+    ensure!(answer.errors.contains("nothing would change"), "{answer:#?}");
     // The manager ends, and its cluster changes.
     ensure!(manager.end().await?.success(), "the manager failed");
     set_port(&client, "web", 9090, 30_080).await?;

@@ -22,7 +22,10 @@ impl State {
             return Err(not_found("instance", &instance));
         }
         if let Some(other) = self.routes.values().find(|route| route.destination_cidr == destination_cidr) {
-            return Err(CloudError::Conflict(format!("route {} leads to {destination_cidr} already", other.id)));
+            return Err(CloudError::Conflict(format!(
+                "route {} has the destination {destination_cidr} already",
+                other.id
+            )));
         }
         let route = Route { id: self.next_id("r"), name, destination_cidr, instance, blackhole: false, tags };
         self.tell("created", "route", (&route.id, &route.destination_cidr), &route.tags);

@@ -12,7 +12,7 @@ use prometheus_client::{
 pub(crate) enum Feature {
     /// Serves the webhooks that providers export.
     CloudControllerManagerWebhook,
-    /// Reconciles routes when nodes change, and with a long period besides.
+    /// Reconciles routes when nodes change, and also with a long period.
     CloudControllerManagerWatchBasedRoutesReconciliation,
 }
 

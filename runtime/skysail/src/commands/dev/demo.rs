@@ -253,7 +253,7 @@ async fn provider_is_swapped(dev: &Dev) -> anyhow::Result<Shown> {
     let new = counts.by_digest.get(&after.digest).copied().unwrap_or(0);
     ensure!(old > 0 && new > 0, "the load met only one release: {old} calls before, {new} after");
     Ok(Shown {
-        what: format!("the new file serves; 0 of {} calls failed", counts.all()),
+        what: format!("the new release serves; 0 of {} calls failed", counts.all()),
         figures: format!(
             "{} ms from the change to serving; {old} calls on the old release, {new} on the new one",
             took.as_millis()

@@ -81,7 +81,7 @@ const FLATTEN: &str = "make one file with kubectl config view --flatten --minify
 pub(super) fn take_apart(text: &str, beside: &Beside) -> Result<Parts, String> {
     // The text of the parser's error can hold a value of the file.
     let config: Kubeconfig = serde_saphyr::from_str(text)
-        .map_err(|_| format!("it is no kubeconfig: a field is missing or has another type; {FLATTEN}"))?;
+        .map_err(|_| format!("it is not a valid kubeconfig: a field is missing or has another type; {FLATTEN}"))?;
     let Kubeconfig { current_context, contexts, clusters, users } = config;
     let missing = |what: &str, name: &str| format!("it has no {what} {name:?}; {FLATTEN}");
     let context = contexts.into_iter().find(|context| context.name == current_context);
@@ -155,7 +155,7 @@ fn check(cluster: &ClusterDetails, user: &UserDetails) -> Result<(), String> {
 }
 
 fn decoded(key: &str, data: &str) -> Result<String, String> {
-    let wrong = || format!("{key}: it is no PEM in base64; {FLATTEN}");
+    let wrong = || format!("{key}: it is not base64-encoded PEM; {FLATTEN}");
     let bytes = STANDARD.decode(data.trim()).map_err(|_| wrong())?;
     String::from_utf8(bytes).map_err(|_| wrong())
 }

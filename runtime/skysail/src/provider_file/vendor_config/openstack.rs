@@ -15,8 +15,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("use-clouds", "clouds.yaml is another file; write its entries in [Global]"),
     ("clouds-file", "clouds.yaml is another file; write its entries in [Global]"),
     ("cloud", "clouds.yaml is another file; write its entries in [Global]"),
-    ("cert-file", "a client certificate beside a token is not supported; remove cert-file and key-file"),
-    ("key-file", "a client certificate beside a token is not supported; remove cert-file and key-file"),
+    ("cert-file", "a client certificate together with a token is not supported; remove cert-file and key-file"),
+    ("key-file", "a client certificate together with a token is not supported; remove cert-file and key-file"),
     ("secret-name", "it names another Secret; give that Secret in a credential of the provider"),
     ("secret-namespace", "it names another Secret; give that Secret in a credential of the provider"),
 ];

@@ -269,6 +269,6 @@ fn a_kubeconfig_that_names_files_programs_or_a_trust_in_everyone_is_refused() {
     }
     assert!(refused(Format::Kubeconfig, &kubeconfig(&json!({}), json!({}))).starts_with("the user has no token"));
     let error = refused(Format::Kubeconfig, "users: [{name: a, user: {token: [a-token]}}]");
-    assert!(error.starts_with("it is no kubeconfig") && !error.contains("a-token"), "{error}");
+    assert!(error.starts_with("it is not a valid kubeconfig") && !error.contains("a-token"), "{error}");
     assert!(refused(Format::Kubeconfig, "current-context: x").starts_with("it has no context \"x\""));
 }

@@ -148,7 +148,7 @@ impl TrustRoot {
         Ok(Self { verifier: Arc::new(verifier), policy, fingerprint: Digest::of(text.as_bytes()) })
     }
 
-    /// SHA-256 of the text.
+    /// SHA-256 of the JSON text that [`Self::from_json`] parsed.
     #[must_use]
     pub const fn fingerprint(&self) -> Digest {
         self.fingerprint

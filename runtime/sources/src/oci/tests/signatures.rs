@@ -285,7 +285,7 @@ async fn a_key_and_an_identity_count_as_two_signers() {
         artifact,
         pull(&server, both()).await,
         expect![
-            "ArtifactWronglySigned: DIGEST has 1 of 2 required signatures (signatures found: 2; the last invalid one is by a signer that was already counted); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 1 of 2 required signatures (signatures found: 2; the last invalid one is by the signer of another signature, and each signer counts once); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
         ],
     );
     attach(&server, artifact, &[keyless, signer.bundle(artifact, SIGN)]);
@@ -341,7 +341,7 @@ async fn as_many_keys_as_required_have_to_sign() {
         artifact,
         pulled,
         expect![
-            "ArtifactWronglySigned: DIGEST has 1 of 2 required signatures (signatures found: 2; the last invalid one is by a signer that was already counted); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 1 of 2 required signatures (signatures found: 2; the last invalid one is by the signer of another signature, and each signer counts once); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
         ],
     );
     // One in each form.
