@@ -35,7 +35,7 @@ picture: ## run the demonstration and draw its output as deploy/docs/demo.svg, t
 	@$(with) "$${CARGO_TARGET_DIR:-target}/debug/skysail" dev --demo | sed '/^Results/,$$d' | .ci/terminal-svg 'make demo' >deploy/docs/demo.svg.new
 	@mv deploy/docs/demo.svg.new deploy/docs/demo.svg
 
-test: ## all tests, also against a real API server and a real Incus (root or sudo; about an hour from nothing)
+test: ## all tests but those of the next three targets, also against a real API server and a real Incus (root or sudo; about an hour from nothing)
 	@.ci/test
 
 test-aws: ## the suite of every provider against moto, which plays AWS (no root)
