@@ -241,20 +241,10 @@ pub fn random() -> u64 {
 /// # Errors
 /// A header that cannot be set, or a code of `wasi:http`.
 pub fn fetch(url: &str, headers: &[(&str, &str)], body: Option<usize>) -> Result<(u16, String, usize), String> {
-    let fields = Fields::new();
-    for (name, value) in headers {
-        fields.append(name, value.as_bytes()).map_err(|error| format!("{name}: {error:?}"))?;
-    }
-    let request = OutgoingRequest::new(fields);
-    let rest = url.strip_prefix("http://").unwrap_or(url);
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let set = |result: Result<(), ()>| result.map_err(|()| format!("{url} cannot be set"));
-    set(request.set_scheme(Some(&Scheme::Http)))?;
-    set(request.set_authority(Some(authority)))?;
-    set(request.set_path_with_query(Some(path)))?;
+    let request = get(url, headers)?;
     let outgoing = match body {
         Some(_) => {
-            set(request.set_method(&Method::Post))?;
+            request.set_method(&Method::Post).map_err(|()| "POST cannot be set".to_owned())?;
             Some(request.body().map_err(|()| "no body".to_owned())?)
         }
         None => None,
@@ -267,6 +257,40 @@ pub fn fetch(url: &str, headers: &[(&str, &str)], body: Option<usize>) -> Result
     answer.subscribe().block();
     let answer = answer.get().and_then(Result::ok).ok_or("no answer")?.map_err(code)?;
     Ok((answer.status(), names(&answer), read_all(&answer)?))
+}
+
+/// Opens this many requests before it waits for the first answer, and reads no answer: how many
+/// were answered, and the last error.
+///
+/// # Errors
+/// A request that cannot be opened.
+pub fn fetch_at_once(url: &str, count: usize) -> Result<(usize, Option<String>), String> {
+    let opened: Vec<_> = (0..count).map(|_| handle(get(url, &[])?, None).map_err(code)).collect::<Result<_, _>>()?;
+    let answers: Vec<_> = opened
+        .iter()
+        .map(|answer| {
+            answer.subscribe().block();
+            answer.get().and_then(Result::ok).ok_or("no answer".to_owned())?.map_err(code)
+        })
+        .collect();
+    let error = answers.iter().filter_map(|answer| answer.as_ref().err().cloned()).next_back();
+    Ok((answers.iter().filter(|answer| answer.is_ok()).count(), error))
+}
+
+/// A GET request.
+fn get(url: &str, headers: &[(&str, &str)]) -> Result<OutgoingRequest, String> {
+    let fields = Fields::new();
+    for (name, value) in headers {
+        fields.append(name, value.as_bytes()).map_err(|error| format!("{name}: {error:?}"))?;
+    }
+    let request = OutgoingRequest::new(fields);
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let set = |result: Result<(), ()>| result.map_err(|()| format!("{url} cannot be set"));
+    set(request.set_scheme(Some(&Scheme::Http)))?;
+    set(request.set_authority(Some(authority)))?;
+    set(request.set_path_with_query(Some(path)))?;
+    Ok(request)
 }
 
 fn code(code: ErrorCode) -> String {

@@ -10,9 +10,8 @@
 //!   credential did, is the cloud's fault, and a call in which a request was denied (by the
 //!   operator's rules or credentials, by the issuer of a credential, or with 401 or 403) is the
 //!   operator's fault, whatever the guest returns.
-//!   The price: a bug that shows only in calls with such a request, such as a trap at a status of 500
-//!   that the release itself provoked, is found by nobody but the operator, who sees the trap in the
-//!   log, in the metrics and in `skysail status`.
+//!   The price: a trial does not find a bug that shows only in such calls, for example a trap after
+//!   a status of 500 that the release itself provoked. Log, metrics and `skysail status` show it.
 //! - A missed deadline is the release's fault only where the guest used CPU time for at least half
 //!   of the deadline. A guest that waited for the cloud, or that the machine gave no CPU time, is
 //!   not to blame.

@@ -76,6 +76,7 @@ const TESTS: &[(&str, fn())] = &[
     ("wasi-files", guards::wasi_files_and_environment_are_empty),
     ("wasi-handles", guards::wasi_handles_that_nothing_gave_end_the_call),
     ("wasi-http", http::wasi_http_goes_through_the_same_rules_and_budgets),
+    ("wasi-http-answers", http::wasi_http_answers_that_fill_the_guests_memory_end_the_requests),
     ("wasi-stdio", soft::wasi_stdio_becomes_log_lines_under_the_budget),
 ];
 

@@ -385,6 +385,24 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
         .await;
 }
 
+/// Each answer stays in the host's memory, which the limit of the guest's memory does not count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn wasi_http_answers_that_fill_the_guests_memory_end_the_requests() {
+    let (server, mib) = (Server::new(Answer::Body(1 << 20)).await, 1 << 20);
+    let limits = Limits { memory_bytes: 4 * mib, http_concurrency: 1, ..Limits::default() };
+    let attacked = server.attacked_by("wasi-http-answers", limits).await;
+    let seen = Arc::clone(&server.requests);
+    attacked
+        .run(Attack::Master, move |result, record| {
+            let text = result.unwrap();
+            assert!(text.starts_with("4 answered, Some("), "{text}");
+            assert_eq!((record.http.requests, seen.swap(0, Ordering::SeqCst)), (4, 4));
+            let [hit] = record.limits_hit.as_slice() else { panic!("{record:?}") };
+            assert_eq!((hit.limit, hit.max), (Limit::Memory, 4 * mib));
+        })
+        .await;
+}
+
 /// Whatever a guest tries in a dry run, its writes do not reach the cloud.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_of_a_dry_run_do_not_reach_the_cloud() {
