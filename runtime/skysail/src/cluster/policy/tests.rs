@@ -1,18 +1,24 @@
 //! Connections to a server on loopback that answers each request or none.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Config, api::ListParams, config::ExecConfig};
+use rstest::rstest;
 use serde_json::json;
+use skysail_provider::text::with_causes;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::mpsc,
     task::JoinSet,
+    time::timeout,
 };
 
 use super::EXEC_PLUGIN;
@@ -52,6 +58,8 @@ impl Server {
 
 const LIST: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 69\r\n\r\n\
                     {\"apiVersion\":\"v1\",\"kind\":\"ConfigMapList\",\"metadata\":{},\"items\":[]}  ";
+const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n";
+const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n";
 const GATEWAY_TIMEOUT: &str = "HTTP/1.1 504 Gateway Timeout\r\ncontent-length: 0\r\n\r\n";
 
 async fn answer_all(mut connection: TcpStream, number: usize, answer: Option<&'static str>, seen: mpsc::Sender<usize>) {
@@ -91,11 +99,36 @@ async fn a_request_that_ended_without_an_answer_leaves_no_dead_connection_to_the
     assert_eq!(server.seen.recv().await, Some(1));
 }
 
+/// Without a deadline the request would wait for the server for ever.
 #[tokio::test]
-async fn an_answer_of_504_is_given_to_the_caller_and_the_request_is_not_sent_again() {
-    let mut server = Server::start(Some(GATEWAY_TIMEOUT)).await;
+async fn a_request_that_the_server_reads_and_never_answers_fails_at_its_deadline() {
+    let mut server = Server::start(None).await;
+    let api = server.client().await;
+    let mut request = JoinSet::new();
+    request.spawn(async move { api.get("a").await });
+    assert_eq!(server.seen.recv().await, Some(0));
+    // Nothing happens on the connection any more: the clock moves to the next deadline.
+    tokio::time::pause();
+    let later_than_every_deadline = Duration::from_mins(10);
+    let ended = timeout(later_than_every_deadline, request.join_next()).await.expect("a request must have a deadline");
+    let error = ended.unwrap().unwrap().unwrap_err();
+    let why = "GET /api/v1/namespaces/default/configmaps/a: the API server did not answer within 30 s; check the \
+               network to it";
+    assert!(with_causes(&error).contains(why), "{error:?}");
+}
+
+#[rstest]
+#[case(429, TOO_MANY)]
+#[case(503, UNAVAILABLE)]
+#[case(504, GATEWAY_TIMEOUT)]
+#[tokio::test]
+async fn an_answer_with_an_error_is_given_to_the_caller_and_the_request_is_not_sent_again(
+    #[case] code: u16,
+    #[case] response: &'static str,
+) {
+    let mut server = Server::start(Some(response)).await;
     let answer = server.client().await.get("a").await;
-    assert!(matches!(&answer, Err(kube::Error::Api(status)) if status.code == 504), "{answer:?}");
+    assert!(matches!(&answer, Err(kube::Error::Api(status)) if status.code == code), "{answer:?}");
     assert_eq!(server.seen.recv().await, Some(0));
     assert!(server.seen.try_recv().is_err(), "the request was sent again");
 }
