@@ -1,6 +1,9 @@
 //! Fake children for tests, which give scripted answers.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, OpenOptions},
+    path::Path,
+};
 
 use wasmtime::Engine;
 
@@ -45,6 +48,17 @@ pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compil
     fs::write(&file, said).unwrap();
     // The child reads its whole input, as the parent expects.
     script(&format!("cat >/dev/null; cat '{}'", file.display()))
+}
+
+/// A compiler whose children answer with machine code of this size, which is not valid. The file in
+/// the folder that has the answers takes no space.
+pub(crate) fn saying_code_of(folder: &Path, engine: &Engine, bytes: u64) -> Compiler {
+    let compiler = saying(folder, engine, &[Said::Admitted]);
+    let mut said = OpenOptions::new().append(true).open(folder.join("said")).unwrap();
+    let (compatibility, cost) = (compatibility(engine), CompileCost::default());
+    AnswerHead { kind: Kind::Code, compatibility, cost, length: bytes }.write(&mut said, b"").unwrap();
+    said.set_len(said.metadata().unwrap().len() + bytes).unwrap();
+    compiler
 }
 
 fn script(script: &str) -> Compiler {

@@ -1,12 +1,12 @@
 //! Tests of the parent with children that misbehave. Tests with the real child and hostile
 //! components are in `tests/it`.
 
-use std::{ffi::OsString, time::Duration};
+use std::{env, ffi::OsString, fs, process::Command, time::Duration};
 
 use bytes::Bytes;
 use expect_test::{Expect, expect};
 
-use super::{CompileError, CompileLimits, Compiler, JailCommand, Stop};
+use super::{CompileError, CompileLimits, Compiler, JailCommand, Stop, stand_in};
 use crate::{Limits, engine_config};
 
 const LIMITS: CompileLimits =
@@ -30,10 +30,13 @@ async fn compile_with(engine: &wasmtime::Engine, compiler: &Compiler) -> Compile
 }
 
 async fn compile_within(engine: &wasmtime::Engine, compiler: &Compiler, limits: CompileLimits) -> CompileError {
-    // The first bytes are those of a component; the child checks the rest.
-    let component = Bytes::from([b"\0asm\x0d\0\x01\0".as_slice(), &[0; 1 << 20]].concat());
-    let compiled = compiler.compile(engine, (component, [0; 32]), limits, || {}).await;
+    let compiled = compiler.compile(engine, (component(), [0; 32]), limits, || {}).await;
     compiled.err().expect("a fake child must compile nothing")
+}
+
+/// The first bytes are those of a component; the child checks the rest.
+fn component() -> Bytes {
+    Bytes::from([b"\0asm\x0d\0\x01\0".as_slice(), &[0; 1 << 20]].concat())
 }
 
 #[track_caller]
@@ -156,4 +159,46 @@ async fn missing_kernel_features_are_no_part_of_the_reason_of_a_crash() {
             "the compile jail crashed while it checked or compiled the component (exit status: 101): thread main panicked; build it with a current toolchain"
         ],
     );
+}
+
+/// In the environment of the process that takes machine code.
+const TAKES_CODE: &str = "SKYSAIL_TEST_TAKES_CODE";
+const CODE_BYTES: u64 = 40 << 20;
+
+/// Regression: a copy was made for the folder, also of machine code that the folder has no place
+/// for. The memory is measured in a process of its own, in which no other test runs.
+#[test]
+fn machine_code_is_in_memory_once_when_it_is_stored_and_when_it_is_too_large_for_the_folder() {
+    if let Some(bytes_max) = env::var_os(TAKES_CODE) {
+        let bytes_max = bytes_max.into_string().unwrap().parse().unwrap();
+        return tokio::runtime::Runtime::new().unwrap().block_on(take_code(bytes_max));
+    }
+    let name = "jail::tests::machine_code_is_in_memory_once_when_it_is_stored_and_when_it_is_too_large_for_the_folder";
+    for bytes_max in [CODE_BYTES / 2, CODE_BYTES * 2] {
+        let mut process = Command::new(env::current_exe().unwrap());
+        let output = process.args(["--exact", name]).env(TAKES_CODE, bytes_max.to_string()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "a folder of {bytes_max} bytes: {said}");
+    }
+}
+
+async fn take_code(bytes_max: u64) {
+    let (folder, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = engine();
+    let compiler = stand_in::saying_code_of(folder.path(), &engine, CODE_BYTES);
+    let compiler = compiler.keeping(kept.path().to_owned(), bytes_max, &[7; 32]).unwrap();
+    let limits = CompileLimits { time: Duration::from_mins(1), ..LIMITS };
+    let before = peak_memory();
+    let compiled = compiler.compile(&engine, (component(), [0; 32]), limits, || {}).await.ok().unwrap();
+    let added = peak_memory() - before;
+    assert_eq!(compiled.component.size() as u64, CODE_BYTES);
+    assert_eq!(fs::read_dir(kept.path()).unwrap().count(), usize::from(bytes_max > CODE_BYTES));
+    assert!(added < CODE_BYTES * 3 / 2, "{added} bytes of memory for {CODE_BYTES} bytes of machine code");
+}
+
+/// The most memory that this process had at once, in bytes.
+fn peak_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
