@@ -5,9 +5,9 @@
 //! the kind, the owner, the size and the content are always those of the open file.
 
 use std::{
-    fs::{File, Metadata, OpenOptions},
+    fs::{File, FileType, Metadata, OpenOptions},
     io::{self, ErrorKind, Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
@@ -17,12 +17,36 @@ use rustix::{
     process::{Gid, getegid, geteuid, getgroups},
 };
 
-/// Opens a file and follows links. A pipe is opened without waiting for its writer.
-///
-/// # Errors
-/// Those of the system; [`ErrorKind::InvalidInput`] for a socket.
-pub fn open_file(path: &Path) -> io::Result<File> {
-    open(path, OFlags::empty())
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is something that could block for ever or have no end, or a directory.
+    #[error("it is {0} and not a regular file")]
+    Irregular(&'static str),
+    /// It has more bytes than allowed.
+    #[error("it has more than {bytes_max} bytes")]
+    TooLarge {
+        /// Its size, or the number of bytes that were read.
+        size: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The system refused.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+const DIRECTORY: &str = "a directory";
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::System(error) => error,
+            ReadError::Irregular(DIRECTORY) => ErrorKind::IsADirectory.into(),
+            ReadError::Irregular(_) => Self::new(ErrorKind::InvalidInput, error),
+            ReadError::TooLarge { .. } => Self::new(ErrorKind::FileTooLarge, error),
+        }
+    }
 }
 
 /// The content of a regular file of at most `bytes_max` bytes. Follows links: mounted Secrets and
@@ -32,7 +56,16 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// Errors of the system; [`ErrorKind::IsADirectory`]; [`ErrorKind::InvalidInput`] for a pipe, a
 /// socket or a device, which could block for ever or have no end; [`ErrorKind::FileTooLarge`].
 pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    content(open_file(path)?, bytes_max, |_| Ok(()))
+    Ok(read_open_file(path, bytes_max)?.0)
+}
+
+/// As [`read_file`], with the file that the content is of, for its identity and its times.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn read_open_file(path: &Path, bytes_max: u64) -> Result<(Vec<u8>, File), ReadError> {
+    let file = open(path, OFlags::empty())?;
+    Ok((content(&file, bytes_max, |_| Ok(()))?, file))
 }
 
 /// As [`read_file`], for a file that this process wrote: follows no link, and
@@ -41,7 +74,8 @@ pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read_file`] and [`check_permissions`]; those of the system for a link.
 pub fn read_own_file(path: &Path, bytes_max: u64, permissions: u32) -> io::Result<Vec<u8>> {
-    content(open(path, OFlags::NOFOLLOW)?, bytes_max, |metadata| check_permissions(metadata, permissions))
+    let file = open(path, OFlags::NOFOLLOW)?;
+    Ok(content(&file, bytes_max, |metadata| check_permissions(metadata, permissions))?)
 }
 
 /// Writes a file for [`read_own_file`]: it has all the parts, or stays as it was, also in a crash.
@@ -63,40 +97,43 @@ pub fn write_own_file(path: &Path, folder: &Path, parts: &[&[u8]]) -> io::Result
     File::open(path.parent().unwrap_or(folder))?.sync_all()
 }
 
-fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+fn open(path: &Path, flags: OFlags) -> Result<File, ReadError> {
     // With NONBLOCK the opening of a pipe does not wait for its writer.
     let flags = (OFlags::NONBLOCK | flags).bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     opened.map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::NXIO) => irregular("a socket"),
-        _ => error,
+        Some(Errno::NXIO) => ReadError::Irregular("a socket"),
+        _ => ReadError::System(error),
     })
 }
 
-fn irregular(kind: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidInput, format!("it is {kind} and not a regular file"))
-}
-
-fn content(file: File, bytes_max: u64, check: impl FnOnce(&Metadata) -> io::Result<()>) -> io::Result<Vec<u8>> {
+fn content(file: &File, bytes_max: u64, check: impl FnOnce(&Metadata) -> io::Result<()>) -> Result<Vec<u8>, ReadError> {
     let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(ErrorKind::IsADirectory.into());
-    }
     if !metadata.is_file() {
-        return Err(irregular("a pipe or a device"));
+        return Err(ReadError::Irregular(name_of(metadata.file_type())));
     }
     check(&metadata)?;
-    let too_large = || io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {bytes_max} bytes"));
+    let too_large = |size| ReadError::TooLarge { size, bytes_max };
     if metadata.len() > bytes_max {
-        return Err(too_large());
+        return Err(too_large(metadata.len()));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default() + 1);
     // One byte more than allowed, because the file may grow after its size was read.
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
-        return Err(too_large());
+        return Err(too_large(bytes.len() as u64));
     }
     Ok(bytes)
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        DIRECTORY
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else {
+        "a device"
+    }
 }
 
 /// Permission bits of one class of accounts.
@@ -156,9 +193,12 @@ mod tests {
         },
         path::Path,
         process::Command,
+        sync::mpsc,
+        thread,
+        time::Duration,
     };
 
-    use super::{Account, READ, WRITE, read_file, read_own_file, write_own_file};
+    use super::{Account, OFlags, READ, WRITE, content, open, read_file, read_own_file, write_own_file};
 
     #[test]
     fn a_pipe_a_socket_a_device_and_a_directory_are_refused_without_waiting() {
@@ -174,6 +214,33 @@ mod tests {
         assert_eq!(kind(Path::new("/dev/zero")), ErrorKind::InvalidInput);
         assert_eq!(kind(folder.path()), ErrorKind::IsADirectory);
         assert_eq!(kind(&path("none")), ErrorKind::NotFound);
+    }
+
+    /// A check of the path before the opening may be of another file: a pipe that takes its place in
+    /// between would then block the reader. A race of both shows that only now and then; these are
+    /// the two steps.
+    #[test]
+    fn a_pipe_is_opened_without_waiting_and_judged_open_whatever_is_at_its_path_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for pipe in ["file", "pipe"] {
+            assert!(Command::new("mkfifo").arg(path(pipe)).status().unwrap().success());
+        }
+        fs::write(path("regular"), "four").unwrap();
+        let open_file = || {
+            let (file, (sender, opened)) = (path("file"), mpsc::channel());
+            // Nothing joins this thread: where it waits for a writer, the test fails.
+            thread::spawn(move || sender.send(open(&file, OFlags::empty())));
+            let opened = opened.recv_timeout(Duration::from_mins(1));
+            opened.expect("the opening waits for a writer of the pipe").expect("the opening must not judge the path")
+        };
+        let read = |file| content(&file, 100, |_| Ok(()));
+        let pipe = open_file();
+        fs::rename(path("regular"), path("file")).unwrap();
+        assert_eq!(read(pipe).unwrap_err().to_string(), "it is a pipe and not a regular file");
+        let regular = open_file();
+        fs::rename(path("pipe"), path("file")).unwrap();
+        assert_eq!(read(regular).unwrap(), b"four");
     }
 
     #[test]

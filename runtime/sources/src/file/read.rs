@@ -1,15 +1,15 @@
-//! One reading of a file: size checked before and while reading, through one resolved path.
+//! One reading of a file, with its digest and the identity of the file.
 
 use std::{
-    fs::{self, FileType, Metadata},
-    io::{self, Read as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::MetadataExt as _,
     path::Path,
     sync::Arc,
 };
 
 use bytes::Bytes;
-use skysail_egress::open_file;
+use skysail_egress::{ReadError, read_open_file};
 
 use crate::{Digest, SourceError, text};
 
@@ -46,34 +46,20 @@ impl Stamp {
 
 /// Reads the file at `path`. Blocks, but never for a pipe's writer.
 ///
-/// The size and the kind are taken from the open file, so that they belong to the content that is
+/// The size and the kind are those of the open file, so that they belong to the content that is
 /// read, even while the kubelet exchanges the `..data` link of a ConfigMap volume.
 pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Reading, SourceError> {
-    let failed = |error| failure(path, error);
-    let not_a_file = |kind| SourceError::NotAFile { path: path.to_owned(), kind };
-    let mut file = open_file(path).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidInput => not_a_file("a socket"),
-        _ => failed(error),
+    let (bytes, file) = read_open_file(path, bytes_max).map_err(|error| match error {
+        ReadError::Irregular(kind) => SourceError::NotAFile { path: path.to_owned(), kind },
+        ReadError::TooLarge { size, bytes_max } => {
+            SourceError::TooLarge { path: path.to_owned(), size, max: bytes_max }
+        }
+        ReadError::System(error) => failure(path, error),
     })?;
-    let kind = file.metadata().map_err(failed)?.file_type();
-    if !kind.is_file() {
-        return Err(not_a_file(name_of(kind)));
-    }
-    let too_large = |size| SourceError::TooLarge { path: path.to_owned(), size, max: bytes_max };
-    let size = file.metadata().map_err(failed)?.len();
-    if size > bytes_max {
-        return Err(too_large(size));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    // One byte more than allowed, because the file may grow after its size was read.
-    file.by_ref().take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(too_large(bytes.len() as u64));
-    }
     if bytes.is_empty() {
         return Err(SourceError::Empty { path: path.to_owned() });
     }
-    let stamp = Stamp::of(&file.metadata().map_err(failed)?);
+    let stamp = Stamp::of(&file.metadata().map_err(|error| failure(path, error))?);
     Ok(Reading { digest: Digest::of(&bytes), bytes: Bytes::from(bytes), stamp })
 }
 
@@ -94,14 +80,4 @@ fn neighbours(path: &Path) -> Vec<String> {
     names.sort_unstable();
     names.truncate(SourceError::NEIGHBOURS_MAX);
     names
-}
-
-fn name_of(kind: FileType) -> &'static str {
-    if kind.is_dir() {
-        "a directory"
-    } else if kind.is_fifo() {
-        "a pipe"
-    } else {
-        "a device"
-    }
 }

@@ -352,7 +352,7 @@ async fn the_error_of_unreadable_credentials_names_their_place() {
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: docker-credential-of-nobody, which CONFIG names, cannot be run (No such file or directory (os error 2)); install it in a directory of the PATH"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
     std::fs::remove_file(&path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: it is a pipe or a device and not a regular file"].assert_eq(&failed(None).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: it is a pipe and not a regular file"].assert_eq(&failed(None).await);
 }
 
 /// Write access to a Secret must not choose which programs the manager runs, in any spelling.
