@@ -1,13 +1,14 @@
 //! Reads small files: those that a configuration names (values of credentials, certificates,
-//! texts), and those that this process keeps for its next start, which it also writes.
+//! texts), and those that this process keeps for its next start, which it also writes. Writes those
+//! that a command line names.
 //!
 //! Another process may replace such a file at any time by a link, a pipe or an endless device. So
 //! the kind, the owner, the size and the content are always those of the open file.
 
 use std::{
-    fs::{File, FileType, Metadata, OpenOptions},
+    fs::{self, File, FileType, Metadata, OpenOptions, Permissions},
     io::{self, ErrorKind, Read as _, Write as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
@@ -87,14 +88,39 @@ pub fn read_own_file(path: &Path, bytes_max: u64, permissions: u32) -> io::Resul
 /// Those of the system.
 pub fn write_own_file(path: &Path, folder: &Path, parts: &[&[u8]]) -> io::Result<()> {
     // Only this account may read or write it.
-    let mut new = tempfile::Builder::new().suffix(".new").tempfile_in(folder)?;
+    write(path, folder, 0o600, parts)
+}
+
+/// Writes a file that a person named: it has all the bytes, or stays as it was, also in a crash. If
+/// it is a symbolic link, its target is replaced. The umask decides the permissions, as for any new
+/// file.
+///
+/// # Errors
+/// Those of the system.
+pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    write(&path, folder_of(&path), 0o666, &[bytes])
+}
+
+fn write(path: &Path, folder: &Path, mode: u32, parts: &[&[u8]]) -> io::Result<()> {
+    let permissions = Permissions::from_mode(mode);
+    let new = tempfile::Builder::new().suffix(".new").permissions(permissions).tempfile_in(folder);
+    // The text of this error would contain the random name of the incomplete file.
+    let mut new = new.map_err(|error| {
+        let kind = error.kind();
+        io::Error::new(kind, format!("cannot create a file in {}: {kind}", folder.display()))
+    })?;
     for part in parts {
         new.write_all(part)?;
     }
     new.as_file().sync_all()?;
     new.persist(path)?;
     // The name is on disk when its folder is.
-    File::open(path.parent().unwrap_or(folder))?.sync_all()
+    File::open(folder_of(path))?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn open(path: &Path, flags: OFlags) -> Result<File, ReadError> {
@@ -198,7 +224,7 @@ mod tests {
         time::Duration,
     };
 
-    use super::{Account, OFlags, READ, WRITE, content, open, read_file, read_own_file, write_own_file};
+    use super::{Account, OFlags, READ, WRITE, content, open, read_file, read_own_file, write_file, write_own_file};
 
     #[test]
     fn a_pipe_a_socket_a_device_and_a_directory_are_refused_without_waiting() {
@@ -282,6 +308,20 @@ mod tests {
         assert_eq!(read_own_file(&path, 4, READ | WRITE).unwrap(), b"four");
         write_own_file(&folder.path().join("absent/file"), new.path(), &[b"four"]).unwrap_err();
         assert_eq!(fs::read_dir(new.path()).unwrap().count(), 0, "no incomplete file is left");
+    }
+
+    #[test]
+    fn a_written_symbolic_link_keeps_its_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["provider.wasm", "current.wasm"].map(|name| folder.path().join(name));
+        write_file(&file, b"one").unwrap();
+        symlink("provider.wasm", &link).unwrap();
+        write_file(&link, b"two").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no incomplete file is left");
+        let error = write_file(&folder.path().join("absent/file"), b"one").unwrap_err().to_string();
+        assert_eq!(error, format!("cannot create a file in {}/absent: entity not found", folder.path().display()));
     }
 
     #[test]

@@ -15,5 +15,7 @@ pub mod policy;
 mod resolver;
 pub mod transport;
 
-pub use file::{READ, ReadError, WRITE, check_permissions, read_file, read_open_file, read_own_file, write_own_file};
+pub use file::{
+    READ, ReadError, WRITE, check_permissions, read_file, read_open_file, read_own_file, write_file, write_own_file,
+};
 pub use resolver::{Resolver, SystemResolver};

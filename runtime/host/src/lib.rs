@@ -35,7 +35,7 @@ mod store;
 #[cfg(test)]
 mod test_guest;
 
-pub use skysail_egress::{credentials, http_client, policy as egress, read_file};
+pub use skysail_egress::{credentials, http_client, policy as egress, read_file, write_file};
 pub use skysail_slot::Fault;
 
 pub use self::{

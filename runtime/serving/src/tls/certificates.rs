@@ -2,10 +2,11 @@
 //! change.
 
 use std::{
-    fmt, fs,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    fmt,
+    fs::{self, File, Permissions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
     sync::Arc,
 };
 
@@ -29,6 +30,9 @@ use crate::{
 
 /// Names of the self-signed certificate, as upstream's.
 const SELF_SIGNED_NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
+/// The first line of the files that this process makes. Readers of PEM skip text before the first
+/// block.
+const MADE_HERE: &str = "Made by Skysail, which replaces this certificate and this key if they do not belong together.";
 
 /// The certificates of a port.
 pub(crate) struct Certificates {
@@ -64,7 +68,7 @@ impl Certificates {
     pub(super) fn load(options: &TlsOptions, provider: Arc<CryptoProvider>) -> Result<Self, ServingError> {
         let default = match (&options.key_pair, &options.cert_dir) {
             (Some(files), _) => Some(files.clone()),
-            (None, Some(folder)) => Some(pair_in(folder, options.pair_name)?),
+            (None, Some(folder)) => Some(pair_in(folder, options.pair_name, &provider)?),
             (None, None) => None,
         };
         let pair = match &default {
@@ -198,23 +202,50 @@ fn self_signed_pair(provider: &CryptoProvider) -> Result<Pair, ServingError> {
 }
 
 /// The files in `--cert-dir`; created if neither of the two exists, as upstream does.
-fn pair_in(folder: &Path, name: &str) -> Result<KeyPairFiles, ServingError> {
+///
+/// A crash may leave one file without the other, or two that do not belong together. Where this
+/// process made what there is, it makes both again; a file of the operator is never replaced.
+fn pair_in(folder: &Path, name: &str, provider: &CryptoProvider) -> Result<KeyPairFiles, ServingError> {
     let file = |end: &str| folder.join(format!("{name}.{end}"));
     let files = KeyPairFiles { certificate: file("crt"), key: file("key") };
-    if files.certificate.exists() || files.key.exists() {
+    if ![&files.certificate, &files.key].into_iter().all(|path| may_be_made(path)) {
         return Ok(files);
+    }
+    match load_pair(&files, provider) {
+        Ok(_) => return Ok(files),
+        Err(error) if !is_absent(&files.certificate) || !is_absent(&files.key) => {
+            let problem = with_causes(&error);
+            tracing::warn!("the self-signed certificate is made again, because a crash left a part of it: {problem}");
+        }
+        Err(_) => {}
     }
     fs::create_dir_all(folder).map_err(|source| ServingError::File { path: folder.to_owned(), source })?;
     let (certificate, key) = self_signed()?;
-    write(&files.key, &key, 0o600)?;
-    write(&files.certificate, &certificate, 0o644)?;
+    for (path, pem, mode) in [(&files.key, key, 0o600), (&files.certificate, certificate, 0o644)] {
+        write(folder, path, &format!("{MADE_HERE}\n{pem}"), mode)
+            .map_err(|source| ServingError::File { path: path.clone(), source })?;
+    }
     Ok(files)
 }
 
-fn write(path: &PathBuf, text: &str, mode: u32) -> Result<(), ServingError> {
-    let failed = |source| ServingError::File { path: path.clone(), source };
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)
+/// Whether the file is absent, or this process made it.
+fn may_be_made(path: &Path) -> bool {
+    is_absent(path) || read(path).is_ok_and(|bytes| bytes.starts_with(MADE_HERE.as_bytes()))
+}
+
+/// A link without a target is not absent.
+fn is_absent(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+/// Replaces a file: it has the whole text, or stays as it was, also in a crash.
+fn write(folder: &Path, path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut new = tempfile::Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
+    new.write_all(text.as_bytes())?;
+    new.as_file().sync_all()?;
+    new.persist(path)?;
+    // The name is on disk when its folder is.
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -251,8 +282,49 @@ mod tests {
         let key = folder.path().join("pki/cloud-controller-manager.key");
         assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(load(&tls).unwrap().choose(None).cert, first.cert);
-        fs::remove_file(key).unwrap();
-        assert!(load(&tls).unwrap_err().contains("cloud-controller-manager.key"));
+        assert_eq!(fs::read_dir(folder.path().join("pki")).unwrap().count(), 2, "no incomplete file is left");
+    }
+
+    /// Regression: such a crash made every later start fail.
+    #[test]
+    fn a_crash_while_a_pair_is_created_leaves_files_that_the_next_start_makes_again() {
+        let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let of = |folder: &Path| TlsOptions { cert_dir: Some(folder.to_owned()), ..options() };
+        let file = |end: &str| folder.path().join(format!("cloud-controller-manager.{end}"));
+        let start = || load(&of(folder.path())).unwrap().choose(None);
+        let mut before = start();
+        let mut is_made_again = |what: &str| {
+            let now = start();
+            assert_ne!(now.cert, before.cert, "{what}");
+            assert_eq!(start().cert, now.cert, "{what}");
+            before = now;
+        };
+        for absent in ["crt", "key"] {
+            fs::remove_file(file(absent)).unwrap();
+            is_made_again(absent);
+        }
+        load(&of(other.path())).unwrap();
+        fs::copy(other.path().join("cloud-controller-manager.crt"), file("crt")).unwrap();
+        is_made_again("the certificate of another key");
+    }
+
+    #[test]
+    fn a_file_of_the_operator_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = TlsOptions { cert_dir: Some(folder.path().to_owned()), ..options() };
+        let file = |end: &str| folder.path().join(format!("cloud-controller-manager.{end}"));
+        let own = pair(folder.path(), "own");
+        for (from, to, remaining) in [(&own.certificate, file("crt"), "key"), (&own.key, file("key"), "crt")] {
+            fs::copy(from, &to).unwrap();
+            assert!(load(&tls).unwrap_err().contains(&format!("cloud-controller-manager.{remaining}")));
+            assert_eq!(fs::read(&to).unwrap(), fs::read(from).unwrap());
+            fs::remove_file(to).unwrap();
+        }
+        // The operator has replaced only the key yet.
+        load(&tls).unwrap();
+        fs::copy(&own.key, file("key")).unwrap();
+        assert!(load(&tls).unwrap_err().contains("no certificate for the key"));
+        assert_eq!(fs::read(file("key")).unwrap(), fs::read(&own.key).unwrap());
     }
 
     #[test]

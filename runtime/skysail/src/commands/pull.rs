@@ -1,14 +1,10 @@
 //! `skysail pull`: pulls a component from a registry, checks its digest and writes a file.
 
-use std::{
-    fs::{File, Permissions},
-    io::Write as _,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::json;
+use skysail_host::write_file;
 use skysail_sources::{Identity, PublicKey, PullOptions, Pulled, Reference, SignaturePolicy, Signers, TrustRoot};
 
 use super::registry;
@@ -39,7 +35,7 @@ async fn pull(args: PullArgs) -> anyhow::Result<()> {
     let pulled = pulled.with_context(|| format!("cannot pull {reference}"))?;
     let Pulled { bytes, digest, manifest } = pulled.context("the registry has nothing new")?;
     let file = file.unwrap_or_else(|| named(&reference));
-    write(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    write_file(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
     let (size, file) = (bytes.len(), output::plain(&file.to_string_lossy()));
     output::print(
         match output {
@@ -97,22 +93,6 @@ fn is_replaceable(file: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Replaces the file atomically, so that no reader sees a part of it. If the file is a symbolic
-/// link, its target is replaced.
-fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    // The umask decides the permissions, as for any new file.
-    let new = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-    // The text of this error would contain the random name of the temporary file.
-    let mut new = new.map_err(|error| anyhow!("cannot create a file in {}: {}", folder.display(), error.kind()))?;
-    new.write_all(bytes)?;
-    new.as_file().sync_all()?;
-    new.persist(file)?;
-    // The name is on disk when its folder is.
-    Ok(File::open(folder)?.sync_all()?)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -120,7 +100,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{is_replaceable, signatures, write};
+    use super::{is_replaceable, signatures};
     use crate::args::CertificateArgs;
 
     const ROOT: &str = include_str!("../../../sources/src/oci/tests/cosign/keyless/root.json");
@@ -148,18 +128,17 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_not_replaced_and_a_symbolic_link_keeps_its_target() {
+    fn a_device_and_a_symbolic_link_without_a_target_are_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let [file, link] = ["provider.wasm", "current.wasm"].map(|name| folder.path().join(name));
-        let refused = is_replaceable(Path::new("/dev/null")).unwrap_err().to_string();
-        assert_eq!(refused, "--file: /dev/null is not a regular file; name another file");
+        let refused = |path: &Path| is_replaceable(path).unwrap_err().to_string();
+        assert_eq!(refused(Path::new("/dev/null")), "--file: /dev/null is not a regular file; name another file");
         is_replaceable(&file).unwrap();
-        write(&file, b"one").unwrap();
         std::os::unix::fs::symlink("provider.wasm", &link).unwrap();
+        assert!(refused(&link).ends_with("is a dangling symbolic link; remove it, or name another file"));
+        fs::write(&file, "one").unwrap();
+        is_replaceable(&file).unwrap();
         is_replaceable(&link).unwrap();
-        write(&link, b"two").unwrap();
-        assert_eq!(fs::read(&file).unwrap(), b"two");
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 
     #[test]
