@@ -11,7 +11,7 @@ use crate::{
 /// Crates whose modules are compared; the modules are those that `lib.rs` or
 /// `main.rs` declares.
 const CRATES: &[&str] =
-    &["controllers", "egress", "election", "host", "provider", "serving", "skysail", "slot", "sources"];
+    &["controllers", "dev", "egress", "election", "host", "provider", "serving", "skysail", "slot", "sources"];
 
 /// Cycles that stay, by crate. ARCHITECTURE.md says why.
 const KNOWN: &[(&str, &[&str])] = &[
