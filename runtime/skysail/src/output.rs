@@ -1,9 +1,13 @@
-//! Results on standard output.
+//! Results on standard output, and what is said about them on standard error.
 
-use std::io::{self, ErrorKind, Write as _};
+use std::{
+    fmt::Write as _,
+    io::{self, ErrorKind, Write as _},
+};
 
 use anyhow::Context as _;
-use skysail_provider::text::one_line;
+use serde::Serialize;
+use skysail_provider::text::{is_plain, one_line};
 
 /// Prints a result. A closed pipe is not an error: the reader has read enough.
 ///
@@ -15,6 +19,34 @@ pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Tells a person something on standard error, so that the result can be written to a file.
+pub(crate) fn say(text: &str) {
+    // A closed standard error is ignored.
+    drop(writeln!(io::stderr().lock(), "skysail: {}", plain(text)));
+}
+
+/// A result as JSON. serde leaves characters of untrusted text as they are that a terminal obeys or
+/// that change the order of a line; here they are escaped, which changes no value.
+///
+/// # Errors
+/// The result cannot be encoded.
+pub(crate) fn json(result: &impl Serialize) -> anyhow::Result<String> {
+    let text = serde_json::to_string_pretty(result).context("cannot encode the result")?;
+    let mut out = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        // The ends of lines are between values: serde has escaped those within a text.
+        if c == '\n' || is_plain(c.encode_utf8(&mut [0; 4])) {
+            out.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+        }
+    }
+    out.push('\n');
+    Ok(out)
 }
 
 /// A table as kubectl prints it: each column is as wide as its widest cell. The text of a cell is
@@ -38,7 +70,25 @@ pub(crate) fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, table};
+    use serde_json::{Value, json};
+
+    use super::{json as shown, plain, table};
+
+    #[test]
+    fn json_has_no_character_that_a_terminal_obeys_or_that_reorders_a_line_and_the_same_value() {
+        let answer = json!({ "a\u{202e}b": ["x\u{2028}y\u{9b}31m\u{7f}", "\u{e0041}", "äöü 😀\n\"\\"] });
+        let text = shown(&answer).unwrap();
+        let expected = r#"{
+  "a\u202eb": [
+    "x\u2028y\u009b31m\u007f",
+    "\udb40\udc41",
+    "äöü 😀\n\"\\"
+  ]
+}
+"#;
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), answer);
+    }
 
     #[test]
     fn characters_that_move_the_cursor_or_change_the_text_direction_are_not_printed() {

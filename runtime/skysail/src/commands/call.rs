@@ -80,8 +80,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
         drop(writeln!(std::io::stderr().lock(), "{cost}"));
     }
     let answer = outcome.map_err(|error| anyhow!("{} returned {}", args.function, failure(&error)))?;
-    let text = serde_json::to_string_pretty(&answer).context("cannot encode the answer")? + "\n";
-    output::print(text.as_bytes())?;
+    output::print(output::json(&answer)?.as_bytes())?;
     if checks_config && identity::has_fatal_problem(&answer) {
         return Err(anyhow!("{} refuses the cloud-config; correct the fatal problems", args.file.display()))
             .or_exit(Reason::Refused);

@@ -91,7 +91,7 @@ fn json_text(inspection: &Inspection, cost: Option<CompileCost>) -> anyhow::Resu
     if let (Some(object), Some(CompileCost { cpu, memory_bytes })) = (value.as_object_mut(), cost) {
         object.insert("compile".to_owned(), json!({"cpuMs": cpu.as_millis(), "memoryBytes": memory_bytes}));
     }
-    Ok(serde_json::to_string_pretty(&value).context("cannot encode the result")? + "\n")
+    output::json(&value)
 }
 
 fn text(inspection: &Inspection, cost: Option<CompileCost>) -> String {

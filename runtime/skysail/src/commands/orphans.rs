@@ -88,7 +88,12 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
         delete((&client, &fleet), &args, orphan, &mut asked).await?;
     }
     // print
-    output::print(shown(&found, &args.cluster_name, args.output)?.as_bytes())
+    let (result, beside) = shown(&found, &args.cluster_name, args.output)?;
+    output::print(result.as_bytes())?;
+    if let Some(sentence) = beside {
+        output::say(&sentence);
+    }
+    Ok(())
 }
 
 /// The orphans, and the Services that the search has asked for.
@@ -178,15 +183,17 @@ async fn delete(
     Ok(())
 }
 
-/// The text of the result. The text names the cluster, because a wrong cluster name finds no
-/// orphans.
-fn shown(orphans: &[Orphan], cluster: &str, format: OutputFormat) -> anyhow::Result<String> {
+/// The result, and what standard error says about it. A sentence names the cluster, because a wrong
+/// cluster name finds no orphans: in the text, or beside JSON.
+fn shown(orphans: &[Orphan], cluster: &str, format: OutputFormat) -> anyhow::Result<(String, Option<String>)> {
+    let found = if orphans.is_empty() { "No orphans" } else { "These are the orphans" };
+    let sentence =
+        format!("{found} of the cluster name {cluster:?}; if the manager has another --cluster-name, give that one.");
     if format == OutputFormat::Json {
-        return Ok(serde_json::to_string_pretty(orphans).context("cannot encode the answer")? + "\n");
+        return Ok((output::json(&orphans)?, Some(sentence)));
     }
-    let asked = format!("the cluster name {cluster:?}; if the manager has another --cluster-name, give that one");
     if orphans.is_empty() {
-        return Ok(format!("No orphans of {asked}.\n"));
+        return Ok((sentence + "\n", None));
     }
     let header = ["PROVIDER", "NAME", "SERVICE", "SINCE", "DELETED"].map(str::to_owned);
     let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -195,7 +202,7 @@ fn shown(orphans: &[Orphan], cluster: &str, format: OutputFormat) -> anyhow::Res
         [orphan.provider.clone(), orphan.name.clone(), cell(&orphan.service), cell(&orphan.since), deleted.to_owned()]
     };
     let rows: Vec<[String; 5]> = std::iter::once(header).chain(orphans.iter().map(row)).collect();
-    Ok(format!("{}\nThese are the orphans of {asked}.\n", output::table(&rows).join("\n")))
+    Ok((format!("{}\n{sentence}\n", output::table(&rows).join("\n")), None))
 }
 
 #[cfg(test)]
@@ -233,8 +240,8 @@ mod tests {
             sim        a [2Jb   -          -       no
             These are the orphans of the cluster name "k8s"; if the manager has another --cluster-name, give that one.
         "#]]
-        .assert_eq(&shown(&orphans, "k8s", OutputFormat::Text).unwrap());
-        let json = shown(&orphans[..1], "k8s", OutputFormat::Json).unwrap();
+        .assert_eq(&shown(&orphans, "k8s", OutputFormat::Text).unwrap().0);
+        let (json, _) = shown(&orphans[..1], "k8s", OutputFormat::Json).unwrap();
         expect![[r#"
             [
               {
@@ -247,14 +254,18 @@ mod tests {
             ]
         "#]]
         .assert_eq(&json);
-        assert_eq!(shown(&[], "k8s", OutputFormat::Json).unwrap(), "[]\n");
     }
 
-    /// Regression: the output was "No orphans." for a cluster name that the manager does not have.
+    /// Regression: the output was "No orphans." for a cluster name that the manager does not have,
+    /// and with JSON only "[]".
     #[test]
-    fn an_empty_list_says_which_cluster_name_was_asked_for() {
+    fn an_empty_list_says_which_cluster_name_was_asked_for_and_json_says_it_on_standard_error() {
+        let sentence =
+            "No orphans of the cluster name \"kubernetes\"; if the manager has another --cluster-name, give that one.";
         let text = shown(&[], "kubernetes", OutputFormat::Text).unwrap();
-        assert!(text.starts_with("No orphans of the cluster name \"kubernetes\";"), "{text}");
+        assert_eq!(text, (format!("{sentence}\n"), None));
+        let json = shown(&[], "kubernetes", OutputFormat::Json).unwrap();
+        assert_eq!(json, ("[]\n".to_owned(), Some(sentence.to_owned())));
     }
 
     #[test]

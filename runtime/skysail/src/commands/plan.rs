@@ -41,26 +41,19 @@ async fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let cluster = Cluster::find(&args.common.generic, client_metrics).await.or_exit(Reason::Usage)?;
     let clients = cluster.clients().await.or_exit(Reason::Usage)?;
     // serve (provider)
-    say("loading the components of the providers");
+    output::say("loading the components of the providers");
     let fleet = served::fleet(clients.shared_informers.clone(), specs, only).await?;
     // read (client)
-    say("reading the nodes and the Services of the cluster");
+    output::say("reading the nodes and the Services of the cluster");
     let snapshot = snapshot(&clients.shared_informers).await.or_exit(Reason::Unreachable)?;
     let asked = (snapshot.nodes.len(), snapshot.services.len());
     // dry run (client, provider)
     let metrics = ControllerMetrics::register(&mut registry);
-    let progress = |provider: &str, what: &str| say(&format!("asking the provider {provider}: {what}"));
+    let progress = |provider: &str, what: &str| output::say(&format!("asking the provider {provider}: {what}"));
     let objects = dry_run(&clients, &entries(&fleet)?, args.common.settings(), snapshot, metrics, progress).await;
     // print
     output::print(show::shown(&objects, args.output)?.as_bytes())?;
     judged(&objects, asked)
-}
-
-/// Progress on standard error, so that the plan can be written to a file.
-fn say(text: &str) {
-    use std::io::Write as _;
-    // A closed standard error is ignored.
-    drop(writeln!(std::io::stderr().lock(), "skysail: {}", output::plain(text)));
 }
 
 async fn snapshot(client: &kube::Client) -> anyhow::Result<Snapshot> {
@@ -76,7 +69,7 @@ fn judged(objects: &[DryRunObject], (nodes, services): (usize, usize)) -> anyhow
     let checked = format!("checked: Services: {services}, nodes: {nodes}");
     match (changed, failed) {
         (0, 0) => {
-            say(&format!("nothing would change; {checked}"));
+            output::say(&format!("nothing would change; {checked}"));
             Ok(())
         }
         (changed, 0) => Err(anyhow!("objects that would change: {changed}; {checked}")).or_exit(Reason::Changes),

@@ -44,7 +44,7 @@ async fn pull(args: PullArgs) -> anyhow::Result<()> {
                 let value = json!({
                     "file": file, "component": digest.to_string(), "manifest": manifest.to_string(), "size": size,
                 });
-                format!("{value:#}\n")
+                output::json(&value)?
             }
         }
         .as_bytes(),

@@ -70,7 +70,7 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
             let value = json!({
                 "reference": reference.whole(), "manifest": manifest.to_string(), "component": inspection.digest, "size": size,
             });
-            format!("{value:#}\n")
+            output::json(&value)?
         }
     }.as_bytes())
 }

@@ -92,9 +92,7 @@ fn choose(mut list: ProviderList, names: &[String]) -> anyhow::Result<ProviderLi
 
 fn shown(list: &ProviderList, format: StatusFormat, now: Timestamp) -> anyhow::Result<String> {
     let wide = match format {
-        StatusFormat::Json => {
-            return Ok(serde_json::to_string_pretty(list).context("cannot encode the answer")? + "\n");
-        }
+        StatusFormat::Json => return output::json(list),
         StatusFormat::Yaml => return serde_saphyr::to_string(list).context("cannot encode the answer"),
         StatusFormat::Text => false,
         StatusFormat::Wide => true,

@@ -2,14 +2,16 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Context as _;
 use json_patch::PatchOperation;
 use serde::Serialize;
 use serde_json::Value;
 use skysail_controllers::{DryRunObject, ObjectWrite};
 use skysail_provider::{HeldRequest, text::one_line};
 
-use crate::{args::OutputFormat, output::plain};
+use crate::{
+    args::OutputFormat,
+    output::{self, plain},
+};
 
 /// Longest value in the text, in bytes.
 const VALUE_BYTES_MAX: usize = 500;
@@ -75,7 +77,7 @@ const fn is_zero(number: &usize) -> bool {
 pub(super) fn shown(objects: &[DryRunObject], format: OutputFormat) -> anyhow::Result<String> {
     let planned: Vec<_> = objects.iter().map(planned).collect();
     match format {
-        OutputFormat::Json => Ok(serde_json::to_string_pretty(&planned).context("cannot encode the plan")? + "\n"),
+        OutputFormat::Json => output::json(&planned),
         OutputFormat::Text => Ok(planned.iter().map(text).collect::<Vec<_>>().join("\n")),
     }
 }
