@@ -142,9 +142,9 @@ fn sentence(answer: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use kube::{core::Status, runtime::watcher};
-    use skysail_provider::Code;
+    use skysail_provider::{Code, FenceClosed};
 
-    use super::{Error, chain};
+    use super::{Error, chain, may_be_carried_out};
 
     fn conflict(message: &str) -> kube::Error {
         kube::Error::Api(Status::failure(message, "Conflict").with_code(409).boxed())
@@ -158,6 +158,20 @@ mod tests {
         assert_eq!(chain(&conflict("")), "the API server answered 409 Conflict");
         let error = watcher::Error::WatchStartFailed(conflict("too old"));
         assert_eq!(chain(&error), "failed to start watching object: too old");
+    }
+
+    /// The caller must not count on a node that may be gone.
+    #[test]
+    fn a_write_without_an_answer_or_with_an_answer_of_5xx_may_have_been_carried_out() {
+        let perhaps = |error: kube::Error| may_be_carried_out(&Error::api("delete node")(error));
+        assert!(perhaps(kube::Error::Service("the connection was closed before an answer".into())));
+        let answer = |code| kube::Error::Api(Status::failure("no", "").with_code(code).boxed());
+        for (code, expected) in [(500, true), (504, true), (429, false), (409, false), (403, false)] {
+            assert_eq!(perhaps(answer(code)), expected, "{code}");
+        }
+        // The fence kept the request back.
+        assert!(!perhaps(kube::Error::Service(Box::new(FenceClosed))));
+        assert!(!may_be_carried_out(&Error::provider("ask")(skysail_provider::Error::new(Code::Unavailable, "no"))));
     }
 
     #[test]
