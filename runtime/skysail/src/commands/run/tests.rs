@@ -1,5 +1,5 @@
-//! Tests of the controllers in the process: an edit of the providers, a shutdown right after it,
-//! and a worker that makes no progress.
+//! Tests of the controllers in the process: an edit or a removal of the providers, a shutdown right
+//! after it, and a worker that makes no progress.
 
 use std::{
     iter,
@@ -120,6 +120,12 @@ impl World {
         self.pass(Duration::from_millis(100)).await;
     }
 
+    /// An operator removes the provider.
+    async fn remove(&mut self) {
+        self.edits.send(Providers::new(Vec::new()).unwrap()).await.unwrap();
+        self.pass(Duration::from_millis(100)).await;
+    }
+
     /// Number of calls of `ensure` that began, and of those that ended.
     fn calls(&self) -> (usize, u64) {
         let begun = self.fake.calls().iter().filter(|call| call.starts_with("ensure ")).count();
@@ -165,6 +171,22 @@ async fn a_shutdown_right_after_an_edit_waits_for_a_call_that_ends_within_the_gr
     ended.unwrap();
     assert!(after < GRACE, "{after:?}");
     assert_eq!(world.calls(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_the_call_of_a_removed_provider_and_reports_one_that_was_cut_off() {
+    let mut world = World::start(Duration::from_secs(8)).await;
+    world.remove().await;
+    let (ended, after) = world.shut_down().await;
+    ended.unwrap();
+    assert!(after < GRACE, "{after:?}");
+    assert_eq!(world.calls(), (1, 1));
+    let mut world = World::start(9 * GRACE).await;
+    world.remove().await;
+    let (ended, after) = world.shut_down().await;
+    assert_eq!(after, GRACE);
+    assert!(ended.unwrap_err().to_string().contains("the Lease is not released and expires"));
+    assert_eq!(world.calls(), (1, 0));
 }
 
 /// Regression: no test failed where the controllers recorded no progress, or `/livez` did not look
