@@ -62,9 +62,8 @@ pub struct Snapshot {
 pub async fn dry_run(
     clients: &Clients,
     providers: &Providers,
-    settings: ControllerSettings,
+    (settings, metrics): (ControllerSettings, ControllerMetrics),
     snapshot: Snapshot,
-    metrics: ControllerMetrics,
     progress: impl Fn(&str, &str),
 ) -> Vec<DryRunObject> {
     let dry_runs = DryRuns::default();

@@ -242,9 +242,9 @@ mod tests {
         assert_eq!(kind(&path("none")), ErrorKind::NotFound);
     }
 
-    /// A check of the path before the opening may be of another file: a pipe that takes its place in
-    /// between would then block the reader. A race of both shows that only now and then; these are
-    /// the two steps.
+    /// A check of the path before the opening may be of another file: a pipe that takes its place
+    /// in between would then block the reader. A race of both shows that only now and then; these
+    /// are the two steps.
     #[test]
     fn a_pipe_is_opened_without_waiting_and_judged_open_whatever_is_at_its_path_then() {
         let folder = tempfile::tempdir().unwrap();

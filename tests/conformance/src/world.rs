@@ -324,7 +324,7 @@ impl World {
         let metrics = ControllerMetrics::register(&mut Registry::default());
         let (clients, providers) = (Clients::from(self.client.clone()), self.providers.borrow().clone());
         let snapshot = Snapshot { nodes, services };
-        dry_run(&clients, &providers, self.settings.clone(), snapshot, metrics, |_, _| {}).await
+        dry_run(&clients, &providers, (self.settings.clone(), metrics), snapshot, |_, _| {}).await
     }
 
     /// Injects faults into the manager's requests; the test's own requests are not affected.

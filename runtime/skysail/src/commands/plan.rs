@@ -50,7 +50,8 @@ async fn plan(args: PlanArgs) -> anyhow::Result<()> {
     // dry run (client, provider)
     let metrics = ControllerMetrics::register(&mut registry);
     let progress = |provider: &str, what: &str| output::say(&format!("asking the provider {provider}: {what}"));
-    let objects = dry_run(&clients, &entries(&fleet)?, args.common.settings(), snapshot, metrics, progress).await;
+    let settings = (args.common.settings(), metrics);
+    let objects = dry_run(&clients, &entries(&fleet)?, settings, snapshot, progress).await;
     // print
     output::print(show::shown(&objects, args.output)?.as_bytes())?;
     judged(&objects, asked)
