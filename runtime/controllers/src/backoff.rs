@@ -15,7 +15,7 @@ const CAP: Duration = Duration::from_mins(5);
 const SLOW_BASE: Duration = Duration::from_mins(1);
 /// Interval for errors that only a person can fix. A change of the object or of the release
 /// triggers a retry earlier.
-const SLOW_RESYNC: Duration = Duration::from_mins(30);
+pub const SLOW_RESYNC: Duration = Duration::from_mins(30);
 /// The delay for a retry-after error without a time.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// The shortest delay for a retry-after error. Upstream requeues the key after whatever duration

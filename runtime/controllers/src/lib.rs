@@ -63,6 +63,7 @@ mod trim;
 mod watch;
 mod watch_backoff;
 
+pub use backoff::SLOW_RESYNC;
 pub use clients::Clients;
 pub use convert::node as provider_node;
 pub use deadlines::{ApiResponse, CONNECTION_IDLE, Deadlines};

@@ -12,6 +12,7 @@ use std::{
 };
 
 use skysail_provider::{Code, Error, Fence, Result};
+use skysail_slot::fault::CallObservation;
 use tokio::{
     sync::{oneshot, watch},
     task::JoinSet,
@@ -24,18 +25,45 @@ use crate::{Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudW
 /// The longest lag of a read.
 const LAG_MAX_MS: u64 = 2_000;
 /// The error of a call that waited for the cloud until its deadline.
-pub(crate) const HANGS: &str = "the cloud did not answer within 30 s";
-/// The host ends a call after this.
-const HOST_DEADLINE: Duration = Duration::from_secs(30);
+const HANGS: &str = "the cloud did not answer within 10 s";
+/// How the errors of failed and of denied requests begin: with the status of the cloud's answer.
+const FAILED: [&str; 4] = ["429 ", "500 ", "502 ", "503 "];
+const DENIED: [&str; 2] = ["401 ", "403 "];
+/// The host ends a call that waits for the cloud after this.
+const HOST_DEADLINE: Duration = Duration::from_secs(10);
 /// A sent request takes effect within this time, which is shorter than a lease: so it has taken
 /// effect before another process leads.
-const EFFECT_MAX_MS: u64 = 2_000;
+pub(crate) const EFFECT_MAX: Duration = Duration::from_secs(2);
 
 /// The sender of a request.
 pub(crate) struct Sender<'a> {
     pub(crate) process: &'a str,
     pub(crate) link: &'a Link,
     pub(crate) fence: &'a Fence,
+}
+
+/// What the host saw of a call that ended with this error, also where the guest trapped because of
+/// an answer.
+pub(crate) fn seen(error: &Error) -> CallObservation {
+    let is_any = |of: &[&str]| of.iter().any(|status| error.message.contains(status));
+    let waited_for_cloud = error.message == HANGS;
+    CallObservation {
+        cloud_failed: is_any(&FAILED),
+        denied: is_any(&DENIED),
+        waited_for_cloud,
+        computed: !waited_for_cloud,
+    }
+}
+
+/// How a cloud is out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outage {
+    /// Every request fails.
+    Fails,
+    /// No request is answered.
+    Hangs,
+    /// Every request is denied.
+    Denies,
 }
 
 /// A false answer of a provider.
@@ -75,8 +103,8 @@ struct Inner {
     chance: Chance,
     /// Until when the cloud refuses every credential.
     token_expired_until: Option<Instant>,
-    /// From when until when the cloud fails every request.
-    outage: Option<[Instant; 2]>,
+    /// From when until when the cloud is out of order, and how.
+    outage: Option<([Instant; 2], Outage)>,
     /// Until when the provider reports every machine as missing.
     all_missing_until: Option<Instant>,
     /// Requests that were sent and have not taken effect.
@@ -141,10 +169,10 @@ impl Cloud {
         inner.all_missing_until = None;
     }
 
-    /// The cloud fails every request for this time, after this pause.
-    pub(crate) fn break_down(&self, pause: Duration, time: Duration) {
+    /// The cloud is out of order for this time, after this pause.
+    pub(crate) fn break_down(&self, pause: Duration, time: Duration, outage: Outage) {
         let from = Instant::now() + pause;
-        self.lock().outage = Some([from, from + time]);
+        self.lock().outage = Some(([from, from + time], outage));
     }
 
     /// Makes the provider report every machine as missing for this time.
@@ -312,18 +340,25 @@ impl Inner {
     fn draw(&mut self) -> Fate {
         let (weather, chance) = (self.weather.clone(), &mut self.chance);
         let slow = chance.once_in(weather.slow);
+        let effect_max = u64::try_from(EFFECT_MAX.as_millis()).unwrap_or_default();
         let mut fate = Fate {
-            before: chance.milliseconds(5..=if slow { EFFECT_MAX_MS } else { 50 }),
+            before: chance.milliseconds(5..=if slow { effect_max } else { 50 }),
             after: chance.milliseconds(5..=if slow { 20_000 } else { 50 }),
             hangs: chance.once_in(weather.hangs),
             refused: None,
             answer_lost: chance.once_in(weather.error_after),
             lag: if chance.once_in(weather.stale) { chance.milliseconds(0..=LAG_MAX_MS) } else { Duration::ZERO },
         };
-        if self.token_expired_until.is_some_and(|until| Instant::now() < until) {
+        let now = Instant::now();
+        let outage = self.outage.filter(|([from, until], _)| (*from..*until).contains(&now));
+        if self.token_expired_until.is_some_and(|until| now < until) {
             fate.refused = Some(Error::new(Code::Denied, "401 token expired"));
-        } else if self.outage.is_some_and(|[from, until]| (from..until).contains(&Instant::now())) {
-            fate.refused = Some(Error::new(Code::Unavailable, "503 service unavailable"));
+        } else if let Some((_, outage)) = outage {
+            match outage {
+                Outage::Fails => fate.refused = Some(Error::new(Code::Unavailable, "503 service unavailable")),
+                Outage::Denies => fate.refused = Some(Error::new(Code::Denied, "403 forbidden")),
+                Outage::Hangs => fate.hangs = true,
+            }
         } else if chance.once_in(weather.too_many) {
             fate.refused = Some(Error::retry_after(chance.milliseconds(1_000..=30_000), "429 too many requests"));
         } else if chance.once_in(weather.error_before) {

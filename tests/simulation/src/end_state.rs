@@ -16,7 +16,7 @@ use crate::{
     cloud::{Balancer, Cloud, CloudState, Port},
     operations::{ADOPTED_MARK, OTHERS_FINALIZER, OTHERS_MARK, OTHERS_TAINT},
     referee::text,
-    replica::{CLASS, Site},
+    replica::{BY_HAND_MARK, CLASS, Site},
 };
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -57,7 +57,7 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
         };
         wrong.extend(wrong_balancers(cloud, &services, &nodes, is_known_orphan));
     }
-    for node in &nodes {
+    for node in nodes.iter().filter(|node| !is_by_hand(node)) {
         check_node(node, &clouds, &mut wrong);
     }
     check_machines(&clouds, &nodes, &mut wrong);
@@ -70,7 +70,7 @@ pub(crate) fn node_differences(site: &Site) -> Vec<String> {
     let nodes = site.referee.objects("/api/v1/nodes");
     let clouds = seen(site);
     let mut wrong = Vec::new();
-    for node in &nodes {
+    for node in nodes.iter().filter(|node| !is_by_hand(node)) {
         check_node(node, &clouds, &mut wrong);
     }
     check_machines(&clouds, &nodes, &mut wrong);
@@ -162,7 +162,7 @@ fn wrong_balancers(
 ) -> Vec<String> {
     let (state, mut wrong) = (&cloud.state, Vec::new());
     let wanted = services.iter().filter(|service| is_wanted(service, cloud));
-    let wanted: BTreeMap<String, Balancer> = wanted.map(|service| balancer(service, state, nodes)).collect();
+    let wanted: BTreeMap<String, Balancer> = wanted.map(|service| balancer(service, cloud, nodes)).collect();
     for (name, has) in &state.balancers {
         match wanted.get(name) {
             None if is_known_orphan(name) => {}
@@ -180,10 +180,17 @@ fn wrong_balancers(
     wrong
 }
 
-fn balancer(service: &Value, state: &CloudState, nodes: &[Value]) -> (String, Balancer) {
+/// Whether people joined the node by hand. Two providers claim it, so it keeps its place in the
+/// load balancers of the older one, that of the second cloud, and neither writes it.
+fn is_by_hand(node: &Value) -> bool {
+    !text(node, BY_HAND_MARK).is_empty()
+}
+
+fn balancer(service: &Value, cloud: &Seen, nodes: &[Value]) -> (String, Balancer) {
+    let state = &cloud.state;
     let uid = text(service, "/metadata/uid").to_owned();
     let backs = |node: &&Value| {
-        state.machines.contains_key(text(node, "/spec/providerID"))
+        (state.machines.contains_key(text(node, "/spec/providerID")) || is_by_hand(node) && !cloud.has_routes)
             && node.pointer("/metadata/labels").is_none_or(|labels| labels.get(EXCLUDED).is_none())
     };
     let backends = nodes.iter().filter(backs).map(|node| text(node, "/metadata/name").to_owned()).collect();

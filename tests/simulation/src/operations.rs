@@ -17,7 +17,7 @@ use crate::{
     client::{PEOPLE, undisturbed},
     cloud::Cloud,
     referee::{LOOK_EVERY, text},
-    replica::{CLASS, CLOUD_LABEL, Site},
+    replica::{BY_HAND, CLASS, CLOUD_LABEL, Site},
     story::Story,
 };
 
@@ -82,6 +82,9 @@ pub(crate) struct People {
     names_max: usize,
     /// Gives each node its own pod range.
     nodes_made: usize,
+    /// The node that people joined by hand, and how many there were.
+    by_hand: Option<String>,
+    joined_by_hand: usize,
     /// Second steps of operations, and when they are due.
     begun: Vec<(Instant, Later)>,
 }
@@ -107,6 +110,8 @@ impl People {
             chance: Chance::of(plan.seed, "people"),
             names_max: plan.names - 1,
             nodes_made: 0,
+            by_hand: None,
+            joined_by_hand: 0,
             begun: Vec::new(),
         }
     }
@@ -278,7 +283,7 @@ impl People {
             }
         }
         for name in self.names("/api/v1/nodes") {
-            let is_there = self.machine_of(&name).is_some();
+            let is_there = self.machine_of(&name).is_some() || self.by_hand.as_ref() == Some(&name);
             self.heartbeat(&name, if is_there { "True" } else { "Unknown" }).await;
             if !is_there {
                 // The breaker may prevent the deletion.
@@ -315,8 +320,29 @@ impl People {
     }
 
     fn some_node(&mut self) -> Option<String> {
-        let names = self.names("/api/v1/nodes");
+        let mut names = self.names("/api/v1/nodes");
+        names.retain(|name| self.by_hand.as_ref() != Some(name));
         self.chance.pick(&names).cloned()
+    }
+
+    /// Joins a node by hand, or removes it: an initialised node without a provider ID, which the
+    /// second and the younger provider select, so that it has no owner.
+    pub(crate) async fn join_by_hand(&mut self, joins: bool) {
+        if joins == self.by_hand.is_some() {
+            return;
+        }
+        if let Some(name) = self.by_hand.take() {
+            self.referee.contest(None);
+            return self.delete_node(&name).await;
+        }
+        self.joined_by_hand += 1;
+        let name = format!("by-hand-{}", self.joined_by_hand);
+        self.story.tell(PEOPLE, format_args!("join node {name} by hand"));
+        let object = json!({ "metadata": { "name": name, "labels": { CLOUD_LABEL: "second", BY_HAND: "yes" } } });
+        self.nodes().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        self.heartbeat(&name, "True").await;
+        self.referee.contest(Some(name.clone()));
+        self.by_hand = Some(name);
     }
 
     /// The cloud of the machine behind this node, and whether it runs.

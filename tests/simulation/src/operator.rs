@@ -19,14 +19,20 @@ pub(crate) struct Ownership {
     pub(crate) pinned: bool,
     /// The second provider may assign any address; otherwise only those of its cloud.
     pub(crate) any_address: bool,
-    /// A younger provider exists, which claims the class of the second provider and whose
-    /// component describes the scheme of the first one: another account of the same cloud.
+    /// A younger provider exists, which claims the class of the second provider, whose component
+    /// describes the scheme of the first one: another account of the same cloud, and whose selector
+    /// selects the nodes that people join by hand, as that of the second provider does.
     pub(crate) younger: bool,
     /// The second provider was removed at some time of the day.
     pub(crate) second_was_removed: bool,
 }
 
 impl Ownership {
+    /// Two providers select the nodes that people join by hand.
+    pub(crate) const fn contests(self) -> bool {
+        self.second && self.selector && self.younger
+    }
+
     /// The settings at the begin and at the end of a day.
     const USUAL: Self = Self {
         second: true,
@@ -79,6 +85,15 @@ impl Operator {
     /// Adds the younger provider, or removes it if it exists.
     pub(crate) fn add_younger(&mut self) {
         self.change(|ownership| ownership.younger = !ownership.younger);
+    }
+
+    /// Edits a setting of each older provider that takes nothing from either: the addresses that
+    /// the second one may assign, and whether the first one's settings have its scheme.
+    pub(crate) fn edit_harmlessly(&self) {
+        self.change(|ownership| {
+            ownership.any_address = !ownership.any_address;
+            ownership.pinned = !ownership.pinned;
+        });
     }
 
     /// Restores the usual settings that affect objects. The younger provider comes back if it

@@ -34,8 +34,8 @@ mod most {
     pub(super) const LOST_POOL: usize = 5;
     /// Another controller empties each status that is written, for a while.
     pub(super) const RIVAL: usize = 3;
-    /// A cloud fails every request for a while, which begins while a new release is loaded or on
-    /// trial.
+    /// A cloud fails or denies every request for a while, or hangs, which begins while a new
+    /// release is loaded or on trial.
     pub(super) const OUTAGE: usize = 5;
     /// A provider says of all its machines that they do not exist, for a while.
     pub(super) const MASS_LIE: usize = 3;
@@ -143,9 +143,18 @@ const FULL_MAX: (usize, usize) = (150, 60);
 /// The same of a busy cluster, in which releases have enough calls to be compared. Every third
 /// cluster is busy on days on which clouds fail.
 const BUSY_MAX: (usize, usize) = (40, 12);
+/// The most operations of a day, and the longest pause before each in milliseconds: on a usual day,
+/// and on a large one.
+const OPERATIONS_MAX: [(usize, u64); 2] = [(60, 12_000), (120, 6_000)];
+/// The longest day, until its last fault.
+pub(crate) const DAY_MAX: Duration = {
+    let [(usual, pause), (large, short)] = OPERATIONS_MAX;
+    let (usual, large) = (usual as u64 * pause, large as u64 * short);
+    Duration::from_millis(if usual > large { usual } else { large })
+};
 /// Thousandths. The lease has room for 200: its holder stops after 10 s and the next one begins
 /// after 15 s.
-const CLOCK_SKEW: usize = 30;
+pub(crate) const CLOCK_SKEW: usize = 30;
 /// Of the nodes, how many the breaker lets go.
 const BREAKER_PERCENT: u8 = 20;
 
@@ -282,6 +291,8 @@ impl Plan {
             mishaps.tampering = 0;
         }
         let is_large = chance.once_in(0.1);
+        let [usual, large] = OPERATIONS_MAX;
+        let (operations_max, pause_max) = if is_large { large } else { usual };
         let is_full = chance.number(1..=100) <= FULL;
         let full = (chance.number(30..=FULL_MAX.0), chance.number(10..=FULL_MAX.1));
         let is_busy = mishaps.outage > 0 && chance.once_in(0.3);
@@ -304,7 +315,7 @@ impl Plan {
                 (0, 0)
             },
             epilogue: chance.weighted(&epilogues).unwrap(),
-            operations: chance.number(if is_large { 60..=120 } else { 10..=60 }),
+            operations: chance.number(if is_large { 60 } else { 10 }..=operations_max),
             names: if is_full {
                 FULL_MAX.0
             } else if is_large || is_busy {
@@ -319,7 +330,7 @@ impl Plan {
             quiet_edit: chance.once_in(most::QUIET_EDIT),
             late_offers: chance.once_in(most::LATE_OFFERS),
             state_folders: chance.once_in(0.7),
-            pause_max: chance.milliseconds(100..=if is_large { 6_000 } else { 12_000 }),
+            pause_max: chance.milliseconds(100..=pause_max),
             replicas: chance.number(1..=3),
             settings,
             api,

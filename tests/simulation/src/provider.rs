@@ -11,10 +11,11 @@ use skysail_provider::{
 };
 
 use crate::{
-    cloud::{Balancer, Cloud, CloudState, Lie, Sender, ports_of},
+    cloud::{Balancer, Cloud, CloudState, Lie, Sender, ports_of, seen},
     link::Link,
     plan::CloudWeather,
     referee::{Referee, Turn},
+    release::Nature,
 };
 
 /// The invalid address that a faulty provider returns.
@@ -29,21 +30,21 @@ pub(crate) struct CloudProvider {
     pub(crate) info: Info,
     /// The digest of the release.
     digest: Arc<str>,
-    /// The functions trap.
-    traps: bool,
+    nature: Nature,
 }
 
 /// One call in progress.
 struct Entered<'a> {
     sender: Sender<'a>,
     cloud: &'a Arc<Cloud>,
+    nature: Nature,
     _turn: Option<Turn>,
 }
 
 impl Entered<'_> {
     async fn read<T>(&self, what: String, look: impl FnOnce(&CloudState) -> T) -> Result<T> {
         self.cloud.guest_fails().map_or(Ok(()), Err)?;
-        self.cloud.read(&self.sender, what, look).await
+        self.cloud.read(&self.sender, what, look).await.map_err(|error| self.passed_on(error))
     }
 
     async fn write<T: Send + 'static>(
@@ -52,7 +53,18 @@ impl Entered<'_> {
         effect: impl FnOnce(&mut CloudState) -> T + Send + 'static,
     ) -> Result<T> {
         self.cloud.guest_fails().map_or(Ok(()), Err)?;
-        self.cloud.write(&self.sender, what, effect).await
+        self.cloud.write(&self.sender, what, effect).await.map_err(|error| self.passed_on(error))
+    }
+
+    /// What the guest makes of a request that failed.
+    fn passed_on(&self, error: Error) -> Error {
+        let seen = seen(&error);
+        match self.nature {
+            Nature::Careless if seen.cloud_failed || seen.denied => {
+                Error::new(Code::Trapped, format!("the guest trapped: {}", error.message))
+            }
+            _ => error,
+        }
     }
 }
 
@@ -73,7 +85,7 @@ impl CloudProvider {
         cloud: Arc<Cloud>,
         (process, link): (&str, Arc<Link>),
         referee: Arc<Referee>,
-        (digest, traps): (Arc<str>, bool),
+        (digest, nature): (Arc<str>, Nature),
     ) -> Self {
         let info = Info {
             name: cloud.name.to_owned(),
@@ -84,7 +96,7 @@ impl CloudProvider {
             serial_load_balancers: false,
             page_nodes: NODES_PER_PAGE,
         };
-        Self { cloud, process: process.to_owned(), link, referee, info, digest, traps }
+        Self { cloud, process: process.to_owned(), link, referee, info, digest, nature }
     }
 
     /// Only the first cloud has routes.
@@ -104,11 +116,11 @@ impl CloudProvider {
         if service.is_none() {
             self.referee.spends(format!("calls of {function} of {}", self.cloud.name));
         }
-        if self.traps {
+        if self.nature == Nature::Traps {
             return Err(Error::new(Code::Trapped, "the guest trapped: unreachable"));
         }
         let sender = Sender { process: &self.process, link: &self.link, fence: &call.fence };
-        Ok(Entered { sender, cloud: &self.cloud, _turn: turn })
+        Ok(Entered { sender, cloud: &self.cloud, nature: self.nature, _turn: turn })
     }
 }
 
@@ -149,8 +161,12 @@ impl LoadBalancers for CloudProvider {
         let balancer =
             Balancer { service: service.uid.clone(), ports: ports_of(service), backends: backends_of(nodes) };
         let (what, request) = (name.clone(), format!("put {name} {:?} -> {:?}", balancer.ports, balancer.backends));
+        let referee = Arc::clone(&self.referee);
         let put = move |state: &mut CloudState| {
             state.without_pool.remove(&name);
+            if let Some(before) = state.balancers.get(&name) {
+                referee.backends_change(&name, &before.backends, &balancer.backends);
+            }
             state.balancers.insert(name, balancer);
         };
         entered.write(request, put).await?;
@@ -167,12 +183,13 @@ impl LoadBalancers for CloudProvider {
         if self.lies(format_args!("{name} does not exist"), |weather| weather.lies_absent) {
             return Err(absent());
         }
-        let what = format!("set backends {name} {backends:?}");
+        let (what, referee) = (format!("set backends {name} {backends:?}"), Arc::clone(&self.referee));
         let put = move |state: &mut CloudState| match state.balancers.get_mut(&name) {
             Some(_) if state.without_pool.contains(&name) => {
                 Err(Error::new(Code::Internal, "400 the load balancer has no backend pool"))
             }
             Some(balancer) => {
+                referee.backends_change(&name, &balancer.backends, &backends);
                 balancer.backends = backends;
                 Ok(())
             }

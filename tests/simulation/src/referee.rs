@@ -21,8 +21,9 @@ use crate::{
     Plan,
     budget::Budget,
     client::REFEREE,
-    cloud::{Lie, RANGES},
+    cloud::{EFFECT_MAX, Lie, RANGES},
     link::Link,
+    plan::CLOCK_SKEW,
     provider::JUNK,
     replica::LEASE_PATH,
     story::Story,
@@ -76,6 +77,11 @@ struct Inner {
     ensured: BTreeMap<String, Arc<str>>,
     /// UIDs of nodes that people deleted.
     deleted_by_people: BTreeSet<String>,
+    /// The initialised node that two providers claim, since it came.
+    contested: Option<String>,
+    /// By slot and UID of a Service: the version that the Service had when the slot's provider said
+    /// that its load balancer is deleted, and how often it has said so.
+    emptied: BTreeMap<(String, String), (String, u32)>,
 }
 
 /// Nodes that a process deleted because a provider reported all machines as missing.
@@ -138,6 +144,8 @@ impl Referee {
             lease: None,
             ensured: BTreeMap::new(),
             deleted_by_people: BTreeSet::new(),
+            contested: None,
+            emptied: BTreeMap::new(),
         };
         let settings = &plan.settings;
         Self {
@@ -172,7 +180,8 @@ impl Referee {
         Turn { referee: Arc::clone(self), uid: service.uid.clone(), call }
     }
 
-    /// Invariant: no write without the lease.
+    /// Invariant: no write without the lease, and none so late that it may take effect when a
+    /// process with the fastest clock leads.
     pub(crate) fn writes(&self, process: &str, what: &str) {
         let lease = self.object(LEASE_PATH);
         let holder = lease.as_ref().and_then(|lease| lease.pointer("/spec/holderIdentity")?.as_str());
@@ -180,8 +189,10 @@ impl Referee {
             self.story.violate(format_args!("{process} writes while {holder:?} leads: {what}"));
         }
         let renewed = self.lock().see(lease.as_ref());
-        if renewed.is_some_and(|seen| seen.elapsed() > Timing::default().lease_duration() + LOOK_EVERY) {
-            self.story.violate(format_args!("{process} writes after its lease has run out: {what}"));
+        let skewed = 1_000 + u32::try_from(CLOCK_SKEW).unwrap_or_default();
+        let next = Timing::default().lease_duration() * 1_000 / skewed;
+        if renewed.is_some_and(|seen| seen.elapsed() + EFFECT_MAX > next) {
+            self.story.violate(format_args!("{process} writes when its lease runs out: {what}"));
         }
     }
 
@@ -259,6 +270,22 @@ impl Referee {
         }
     }
 
+    /// Two providers claim this node from now on.
+    pub(crate) fn contest(&self, node: Option<String>) {
+        self.lock().contested = node;
+    }
+
+    /// Invariant: a contested node leaves no load balancer, unless a process has received an old
+    /// list, which may lack the node.
+    pub(crate) fn backends_change(&self, balancer: &str, before: &BTreeSet<String>, after: &BTreeSet<String>) {
+        let inner = self.lock();
+        let leaves = |node: &&String| before.contains(*node) && !after.contains(*node);
+        if let Some(node) = inner.contested.clone().as_ref().filter(leaves).filter(|_| !inner.past_was_shown) {
+            drop(inner);
+            self.story.violate(format_args!("the contested node {node} leaves {balancer}"));
+        }
+    }
+
     /// A process receives an old list.
     pub(crate) fn past_is_shown(&self) {
         self.lock().past_was_shown = true;
@@ -301,11 +328,52 @@ impl Referee {
         self.lock().left_behind.contains(uid)
     }
 
+    /// Invariant: a provider that has deleted a load balancer is not asked again and again while
+    /// the Service is as it was, however often the write of the result fails. Once more is allowed:
+    /// a process whose watch lags behind its own writes finds the finalizer again.
+    pub(crate) fn deletion_begins(&self, slot: &str, service: &Service) {
+        let version = self.version(&service.uid);
+        let emptied = self.lock().emptied.get(&(slot.to_owned(), service.uid.clone())).cloned();
+        if emptied.is_some_and(|(then, times)| version == Some(then) && times > 1) {
+            let Service { namespace, name, .. } = service;
+            self.story.violate(format_args!(
+                "{slot} deletes the load balancer of {namespace}/{name} again and again, and nothing has changed since"
+            ));
+        }
+    }
+
+    /// See [`Self::deletion_begins`].
+    pub(crate) fn deletion_succeeds(&self, slot: &str, uid: &str) {
+        let Some(version) = self.version(uid) else { return };
+        let mut inner = self.lock();
+        let (then, times) = inner.emptied.entry((slot.to_owned(), uid.to_owned())).or_default();
+        *times = if *then == version { *times + 1 } else { 1 };
+        *then = version;
+    }
+
+    /// Another call about the Service began or failed, so that its load balancer may have to be
+    /// deleted again.
+    pub(crate) fn may_delete_again(&self, uid: &str) {
+        self.lock().emptied.retain(|(_, emptied), _| emptied != uid);
+    }
+
+    /// The claims of the providers change, so that load balancers may have to be deleted again.
+    pub(crate) fn claims_change(&self) {
+        self.lock().emptied.clear();
+    }
+
+    /// The version of the Service with this UID; none if it is deleted.
+    fn version(&self, uid: &str) -> Option<String> {
+        Some(text(&self.service(uid)?, "/metadata/resourceVersion").to_owned())
+    }
+
+    fn service(&self, uid: &str) -> Option<Value> {
+        self.objects("/api/v1/services").into_iter().find(|service| text(service, "/metadata/uid") == uid)
+    }
+
     /// The cluster IP of the Service with this UID; none if it is deleted.
     pub(crate) fn cluster_ip(&self, uid: &str) -> Option<String> {
-        let services = self.objects("/api/v1/services");
-        let service = services.iter().find(|service| text(service, "/metadata/uid") == uid)?;
-        Some(text(service, "/spec/clusterIP").to_owned())
+        Some(text(&self.service(uid)?, "/spec/clusterIP").to_owned())
     }
 
     /// A release has ensured the load balancer of this Service.

@@ -10,13 +10,13 @@ use skysail_provider::{Info, Interface, Result};
 use skysail_slot::{
     CallHistory, CanaryOptions, Component, Drain, Living, OnDifference, ProbationOptions, Proposer, RolloutOptions,
     Settings as _, ShadowOptions,
-    fault::{CallObservation, of_call},
+    fault::{Fault, of_call},
 };
 use tokio::time::{Duration, Instant};
 
 use crate::{
     Referee,
-    cloud::{Cloud, HANGS},
+    cloud::{Cloud, seen},
     link::Link,
     provider::CloudProvider,
 };
@@ -37,6 +37,8 @@ pub(crate) enum Nature {
     Traps,
     /// It answers otherwise than its predecessor.
     Differs,
+    /// Its calls trap where the cloud fails or denies a request.
+    Careless,
 }
 
 impl Nature {
@@ -46,6 +48,7 @@ impl Nature {
             [b'b', ..] => Self::Broken,
             [b't', ..] => Self::Traps,
             [b'd', ..] => Self::Differs,
+            [b's', ..] => Self::Careless,
             [b'c', config, ..] => Self::Choosy(config - b'0'),
             _ => Self::Good,
         }
@@ -167,13 +170,15 @@ impl Release {
         }
     }
 
-    /// A call ended.
-    pub(crate) fn note<T>(&self, function: &str, answer: &Result<T>) {
-        let Err(error) = answer else { return self.call_history.note(function, Ok(()), None) };
-        let waited_for_cloud = error.message == HANGS;
-        let seen = CallObservation { waited_for_cloud, computed: !waited_for_cloud, ..CallObservation::default() };
-        let fault = of_call(error.code, error.limit.map(|hit| hit.limit), seen);
+    /// A call ended. Returns whether it counts against the release.
+    pub(crate) fn note<T>(&self, function: &str, answer: &Result<T>) -> bool {
+        let Err(error) = answer else {
+            self.call_history.note(function, Ok(()), None);
+            return false;
+        };
+        let fault = of_call(error.code, error.limit.map(|hit| hit.limit), seen(error));
         self.call_history.note(function, Err((error.code, &error.message)), fault);
+        fault == Some(Fault::Release)
     }
 }
 
@@ -249,7 +254,7 @@ impl Maker {
                 Arc::clone(cloud),
                 (process, Arc::clone(link)),
                 Arc::clone(referee),
-                (Arc::clone(&component.digest), nature == Nature::Traps),
+                (Arc::clone(&component.digest), nature),
             ),
             living: Arc::clone(living),
         })

@@ -40,6 +40,10 @@ pub(crate) const CLASS: &str = "example.com/second";
 /// The label of the second cloud's nodes.
 pub(crate) const CLOUD_LABEL: &str = "example.com/cloud";
 
+/// The label of a node that people joined by hand, without a provider ID, beside [`CLOUD_LABEL`].
+pub(crate) const BY_HAND: &str = "example.com-by-hand";
+pub(crate) const BY_HAND_MARK: &str = "/metadata/labels/example.com-by-hand";
+
 /// State that all processes share.
 pub(crate) struct Site {
     pub(crate) server: Arc<ApiServer>,
@@ -128,7 +132,7 @@ impl Replica {
             let (source, link) = (source.clone(), Arc::clone(&link));
             let feeder = Feeder { slot: Arc::clone(&slot), source, conf, kept, link };
             spawn(feeder.follow_settings(chance("settings")).boxed());
-            let provider = Arc::new(SlotProvider::new(Arc::clone(&slot), cloud.has_routes));
+            let provider = Arc::new(SlotProvider::new(Arc::clone(&slot), cloud.has_routes, Arc::clone(&site.referee)));
             slots.push(Served { slot, provider, generation, rotations: cloud.rotations() });
         }
         let stop = CancellationToken::new();
@@ -222,10 +226,10 @@ fn providers(slots: &[Served], ownership: Ownership) -> Providers {
     let there = [true, ownership.second, ownership.younger];
     let entry = |(index, (slot, _)): (usize, (&Served, bool))| ProviderEntry {
         default: index == 0,
-        node_selector: if index == 1 && ownership.selector {
-            [(CLOUD_LABEL.to_owned(), "second".to_owned())].into()
-        } else {
-            [].into()
+        node_selector: match index {
+            1 if ownership.selector => [(CLOUD_LABEL.to_owned(), "second".to_owned())].into(),
+            2 => [(BY_HAND.to_owned(), "yes".to_owned())].into(),
+            _ => [].into(),
         },
         load_balancer_classes: match index {
             1 if ownership.class => vec![CLASS.to_owned()],

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use skysail_controllers::SLOW_RESYNC;
 use skysail_dev::api::{ApiOptions, ApiServer};
 use tokio::time::Instant;
 
@@ -14,12 +15,13 @@ use crate::{
     Plan, Referee,
     chance::Chance,
     clock::wait,
-    cloud::Cloud,
+    cloud::{Cloud, Outage},
     end_state::{differences, node_differences},
     folder::Folder,
     link::{Link, Requests},
     operations::People,
     operator::Operator,
+    plan::DAY_MAX,
     referee::LOOK_EVERY,
     replica::{Replica, Site},
     rival::Rival,
@@ -29,13 +31,22 @@ use crate::{
 };
 
 /// The time after the last fault in which the desired state has to be reached. Retries after a
-/// denial of the cloud are up to five minutes apart. The time is shorter than the slow resync of 30
-/// minutes less the longest day, so that the resync cannot hide a lost wake-up.
+/// denial of the cloud are up to five minutes apart.
 const CALM_MAX: Duration = Duration::from_mins(16);
+// Otherwise the slow resync could hide a lost wake-up.
+const _: () = assert!(DAY_MAX.as_secs() + CALM_MAX.as_secs() < SLOW_RESYNC.as_secs());
 /// The time between two checks.
 const LOOK: Duration = Duration::from_secs(10);
 /// The time without any write that has to follow the desired state.
 const QUIET: Duration = Duration::from_mins(12);
+
+/// How often a cloud that is out of order is so in each way.
+const OUTAGES: [(u32, Outage); 3] = [(2, Outage::Fails), (1, Outage::Hangs), (2, Outage::Denies)];
+/// The same in a busy cluster: without calls enough to be compared, no release is suspected because
+/// of calls that fail, and not trap.
+const OUTAGES_BUSY: [(u32, Outage); 2] = [(1, Outage::Fails), (1, Outage::Hangs)];
+/// The shortest time for which a cloud hangs: calls that hang are few.
+const HANGS_MIN: Duration = Duration::from_secs(90);
 
 /// The result of a day.
 #[derive(Clone, Debug)]
@@ -113,6 +124,8 @@ struct Day {
     folders: Vec<Option<Folder>>,
     lives: usize,
     chance: Chance,
+    /// Draws how clouds are out of order.
+    outages: Chance,
     /// When processes that were cut off reach the API again.
     reached_again: Vec<(Instant, String)>,
     /// When expired tokens are replaced, and of which cloud.
@@ -148,6 +161,7 @@ impl Day {
         let places = (0..plan.replicas).map(|_| Place::Down(Instant::now())).collect();
         let folders = (0..plan.replicas).map(|_| plan.state_folders.then(Folder::default)).collect();
         let chance = Chance::of(plan.seed, "day");
+        let outages = Chance::of(plan.seed, "outages");
         Self {
             plan,
             site,
@@ -157,6 +171,7 @@ impl Day {
             folders,
             lives: 0,
             chance,
+            outages,
             reached_again: Vec::new(),
             rotations: Vec::new(),
             frozen: Vec::new(),
@@ -267,7 +282,11 @@ impl Day {
             }
             Event::Tampering => self.people.tamper(),
             Event::LostPool => self.people.delete_some_pool(),
-            Event::Ownership => self.operator.edit(),
+            Event::Ownership => {
+                self.site.referee.claims_change();
+                self.operator.edit();
+                self.follow_claims().await;
+            }
             Event::Release => self.vendor.offer(),
             Event::Settings => self.vendor.edit(),
             Event::Source => self.vendor.disturb_source(),
@@ -279,19 +298,34 @@ impl Day {
         }
     }
 
-    /// Some cloud fails every request for a while, which begins while a new release is loaded or on
+    /// Some cloud is out of order for a while, which begins while a new release is loaded or on
     /// trial. Before it, the predecessor has calls to be compared with: another set of nodes
     /// updates every load balancer.
     async fn fail_some_cloud(&mut self, time: Duration) {
-        let index = self.chance.number(0..=self.site.clouds.len() - 1);
+        // Without objects, the third cloud fails unnoticed.
+        let index = self.chance.number(0..=self.site.clouds.len() - 1) % 2;
         let pause = self.chance.milliseconds(2_000..=10_000);
         self.people.exclude_some_node().await;
+        let is_busy = self.plan.population.0 > 0;
+        let outage = self.outages.weighted(if is_busy { &OUTAGES_BUSY[..] } else { &OUTAGES[..] });
+        let outage = outage.unwrap_or(Outage::Fails);
+        let time = if outage == Outage::Hangs { time.max(HANGS_MIN) } else { time };
         if let Some(cloud) = self.site.clouds.get(index) {
             let (after, long) = (pause.as_millis(), time.as_millis());
-            self.site.story.tell(cloud.name, format_args!("fails every request for {long} ms, in {after} ms"));
-            cloud.break_down(pause, time);
-            self.vendor.offer_good(index);
+            self.site.story.tell(cloud.name, format_args!("{outage:?} at every request for {long} ms, in {after} ms"));
+            cloud.break_down(pause, time, outage);
+            match outage {
+                // Where a guest says that a request was denied, the release is not suspected.
+                Outage::Denies => self.vendor.offer_careless(index),
+                Outage::Fails | Outage::Hangs => self.vendor.offer_good(index),
+            }
         }
+    }
+
+    /// While the claims of two providers overlap, there is a node that both claim.
+    async fn follow_claims(&mut self) {
+        let contests = self.site.ownership.borrow().contests();
+        self.people.join_by_hand(contests).await;
     }
 
     fn befall_process(&mut self, event: Event, time: Duration) {
@@ -369,6 +403,7 @@ impl Day {
             link.freeze(false);
         }
         self.rival.act_until(Instant::now());
+        self.site.referee.claims_change();
         self.operator.restore();
         self.site.clouds.iter().for_each(|cloud| cloud.clear_up());
         self.vendor.clear_up();
@@ -379,6 +414,9 @@ impl Day {
             self.pass(soon).await;
             self.vendor.offer_last();
         }
+        // At the quiet edit the younger provider goes, and the node would get an owner: a write.
+        let contests = self.site.ownership.borrow().contests() && !self.plan.quiet_edit;
+        self.people.join_by_hand(contests).await;
         self.people.bring_everything_up().await;
     }
 

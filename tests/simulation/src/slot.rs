@@ -29,7 +29,7 @@ use crate::{
     clock::wait,
     release::{Maker, Nature, Release, Settings},
     story::Story,
-    trials::Trials,
+    trials::{Trials, is_own_fault},
 };
 
 /// The longest time that a component is compiled.
@@ -243,11 +243,15 @@ impl Slot {
         Err(Error::new(Code::NotServing, wrong))
     }
 
-    /// A call of this release ended. Invariant: not long after the end of its settings.
+    /// A call of this release ended. Invariant: not long after the end of its settings, and it
+    /// counts against the release only if it failed by the release's own fault.
     pub(crate) fn note<T>(&self, release: &Release, function: &str, answer: &Result<T>) {
-        release.note(function, answer);
+        let counts = release.note(function, answer);
         if let Err(error) = answer {
             self.watched().trials.failed(release.digest(), error);
+            if counts && !is_own_fault(error) {
+                self.story.violate(format_args!("{}: a call counts against {release}: {error}", self.name));
+            }
         }
         if release.settings().replaced().is_some_and(|replaced| replaced.elapsed() > SETTINGS_MAX) {
             self.story.violate(format_args!("{}: a call of {release} outlives its settings", self.name));
@@ -313,7 +317,7 @@ impl Loader {
             Nature::Choosy(config) if config != settings.conf().config => {
                 refuse(Stage::Described, RefusalReason::ConfigRefused, true)
             }
-            Nature::Good | Nature::Choosy(_) | Nature::Traps | Nature::Differs => Ok(release),
+            Nature::Good | Nature::Choosy(_) | Nature::Traps | Nature::Differs | Nature::Careless => Ok(release),
         }
     }
 
@@ -441,6 +445,7 @@ impl Executor for Loader {
         self.slot.keeps_questions.store(keeps, Ordering::SeqCst);
     }
 
+    /// Invariant: new settings do not stop a release because the machine failed.
     fn report(&self, report: &Report<Release>) {
         match report {
             Report::Passed(release) => {
@@ -456,7 +461,11 @@ impl Executor for Loader {
                 self.slot.watched().rolled_back.insert(refusal.digest.clone());
             }
             Report::KeepsConfig(refusal) => self.slot.tell(format_args!("keeps the old config: {refusal}")),
-            Report::Stopped(refusal) => self.slot.tell(format_args!("stops: {refusal}")),
+            Report::Stopped(refusal) => {
+                self.slot.tell(format_args!("stops: {refusal}"));
+                let is_unasked = (!refusal.lasting).then(|| "stops, and only the machine failed".to_owned());
+                self.slot.violate(&refusal.origin, is_unasked);
+            }
             Report::SourceFailed(failure) => self.slot.tell(format_args!("hears that {}", failure.reason)),
             Report::Shadowed(report) => {
                 self.slot.tell(format_args!("sees {} of {} answers differ", report.differing, report.asked));

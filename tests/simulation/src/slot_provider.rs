@@ -10,7 +10,7 @@ use skysail_provider::{
 };
 use skysail_slot::{Release as _, Share};
 
-use crate::{release::Release, slot::Slot};
+use crate::{referee::Referee, release::Release, slot::Slot};
 
 /// Of one call about several nodes.
 type Answers = Result<Vec<Result<Instance>>>;
@@ -61,11 +61,12 @@ impl Drop for UnderWay<'_> {
 pub(crate) struct SlotProvider {
     slot: Arc<Slot>,
     has_routes: bool,
+    referee: Arc<Referee>,
 }
 
 impl SlotProvider {
-    pub(crate) const fn new(slot: Arc<Slot>, has_routes: bool) -> Self {
-        Self { slot, has_routes }
+    pub(crate) const fn new(slot: Arc<Slot>, has_routes: bool, referee: Arc<Referee>) -> Self {
+        Self { slot, has_routes, referee }
     }
 
     /// The answers of one release for a part of the nodes. As in the host, a list of the wrong
@@ -136,7 +137,11 @@ impl LoadBalancers for SlotProvider {
     }
 
     async fn get(&self, call: &Call, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
-        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.get(call, cluster, service))
+        let answer = on!(self, LoadBalancers, Some(&service.uid), |provider| provider.get(call, cluster, service));
+        if answer.is_err() {
+            self.referee.may_delete_again(&service.uid);
+        }
+        answer
     }
 
     async fn ensure(
@@ -146,6 +151,7 @@ impl LoadBalancers for SlotProvider {
         service: &Service,
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus> {
+        self.referee.may_delete_again(&service.uid);
         on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure(call, cluster, service, nodes))
     }
 
@@ -154,7 +160,14 @@ impl LoadBalancers for SlotProvider {
     }
 
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
-        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service))
+        self.referee.deletion_begins(&self.slot.name, service);
+        let answer =
+            on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service));
+        match answer {
+            Ok(()) => self.referee.deletion_succeeds(&self.slot.name, &service.uid),
+            Err(_) => self.referee.may_delete_again(&service.uid),
+        }
+        answer
     }
 }
 

@@ -18,7 +18,7 @@ use skysail_provider::{Code, Error};
 use skysail_slot::{Release as _, Routing, Settings as _, SlotStatus};
 use tokio::time::Instant;
 
-use crate::{cloud::HANGS, release::Release};
+use crate::{cloud::seen, release::Release};
 
 /// Longer than a call of the predecessor before the trial is remembered beyond its window.
 const REMEMBERED: Duration = Duration::from_secs(20);
@@ -57,9 +57,10 @@ struct Trial {
 }
 
 /// Whether a call failed by a fault of the release.
-fn is_own_fault(error: &Error) -> bool {
+pub(crate) fn is_own_fault(error: &Error) -> bool {
     let codes = [Code::Trapped, Code::LimitExceeded, Code::Internal, Code::DeadlineExceeded];
-    codes.contains(&error.code) && error.message != HANGS
+    let seen = seen(error);
+    codes.contains(&error.code) && !(seen.cloud_failed || seen.denied || seen.waited_for_cloud)
 }
 
 impl Trials {

@@ -213,9 +213,7 @@ impl Vendor {
     pub(crate) fn offer_any(&mut self) {
         for provider in 0..self.providers.len() {
             let nature = self.chance.weighted(&[(1, "g"), (1, "t"), (1, "b")]).unwrap_or("g");
-            let source = self.source(provider);
-            let component = self.component(source, nature);
-            self.publish(source, component);
+            self.offer_of(provider, nature);
         }
     }
 
@@ -231,8 +229,17 @@ impl Vendor {
 
     /// Offers a good release.
     pub(crate) fn offer_good(&mut self, provider: usize) {
+        self.offer_of(provider, "g");
+    }
+
+    /// Offers a release whose calls trap where the cloud fails or denies a request.
+    pub(crate) fn offer_careless(&mut self, provider: usize) {
+        self.offer_of(provider, "s");
+    }
+
+    fn offer_of(&mut self, provider: usize, nature: &str) {
         let source = self.source(provider);
-        let component = self.component(source, "g");
+        let component = self.component(source, nature);
         self.publish(source, component);
     }
 
@@ -247,7 +254,7 @@ impl Vendor {
         match Nature::of(&simulated.place().newest.offer.bytes) {
             Nature::Good | Nature::Differs => true,
             Nature::Choosy(choice) => simulated.conf.borrow().config == choice,
-            Nature::Broken | Nature::Traps => false,
+            Nature::Broken | Nature::Traps | Nature::Careless => false,
         }
     }
 }
