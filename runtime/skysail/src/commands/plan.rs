@@ -93,7 +93,10 @@ mod tests {
         let failed = DryRunObject { failures: vec!["no answer".to_owned()], ..DryRunObject::default() };
         assert!(judged(&[], (2, 1)).is_ok());
         let text = |objects: &[DryRunObject]| judged(objects, (2, 1)).unwrap_err().to_string();
-        assert_eq!(text(std::slice::from_ref(&changed)), "objects that would change: 1; checked: Services: 1, nodes: 2");
+        assert_eq!(
+            text(std::slice::from_ref(&changed)),
+            "objects that would change: 1; checked: Services: 1, nodes: 2"
+        );
         let both = "the plan is incomplete: objects that failed: 1; objects that would change: 1; ";
         assert!(text(&[changed, failed]).starts_with(both));
     }
