@@ -25,7 +25,7 @@ use crate::{
     link::Link,
     plan::CLOCK_SKEW,
     provider::JUNK,
-    replica::LEASE_PATH,
+    replica::{CLOUD_LABEL, LEASE_PATH},
     story::Story,
 };
 
@@ -469,7 +469,10 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The scheme of a node's provider ID; empty without one.
+/// The scheme of a node's provider ID; before the node is initialised, that of the cloud of its
+/// machine, whose provider owns it already.
 fn scheme(node: &Value) -> &str {
-    text(node, "/spec/providerID").split_once("://").map_or("", |(scheme, _)| scheme)
+    let of_machine = node.pointer("/metadata/labels").and_then(|labels| labels.get(CLOUD_LABEL)?.as_str());
+    let scheme = text(node, "/spec/providerID").split_once("://").map(|(scheme, _)| scheme);
+    scheme.or(of_machine).unwrap_or_default()
 }

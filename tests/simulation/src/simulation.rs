@@ -33,8 +33,10 @@ use crate::{
 /// The time after the last fault in which the desired state has to be reached. Retries after a
 /// denial of the cloud are up to five minutes apart.
 const CALM_MAX: Duration = Duration::from_mins(16);
+/// Longer than a trial and the time before it in which a call that breaks is remembered.
+const FORGIVEN: Duration = Duration::from_secs(40);
 // Otherwise the slow resync could hide a lost wake-up.
-const _: () = assert!(DAY_MAX.as_secs() + CALM_MAX.as_secs() < SLOW_RESYNC.as_secs());
+const _: () = assert!(DAY_MAX.as_secs() + 2 * FORGIVEN.as_secs() + CALM_MAX.as_secs() < SLOW_RESYNC.as_secs());
 /// The time between two checks.
 const LOOK: Duration = Duration::from_secs(10);
 /// The time without any write that has to follow the desired state.
@@ -408,6 +410,10 @@ impl Day {
         self.site.clouds.iter().for_each(|cloud| cloud.clear_up());
         self.vendor.clear_up();
         if self.plan.late_offers {
+            // Calls that broke during the faults are too old to excuse this release.
+            self.pass(FORGIVEN).await;
+            self.vendor.offer_trapping();
+            self.pass(FORGIVEN).await;
             self.vendor.offer_any();
             // The last offers come while these are loaded, or soon after.
             let soon = self.chance.milliseconds(0..=10_000);

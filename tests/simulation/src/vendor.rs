@@ -209,6 +209,13 @@ impl Vendor {
         }
     }
 
+    /// Offers a release of each provider whose calls trap.
+    pub(crate) fn offer_trapping(&mut self) {
+        for provider in 0..self.providers.len() {
+            self.offer_of(provider, "t");
+        }
+    }
+
     /// Offers a release of each provider, perhaps a bad one.
     pub(crate) fn offer_any(&mut self) {
         for provider in 0..self.providers.len() {
