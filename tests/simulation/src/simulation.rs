@@ -424,6 +424,11 @@ impl Day {
         let contests = self.site.ownership.borrow().contests() && !self.plan.quiet_edit;
         self.people.join_by_hand(contests).await;
         self.people.bring_everything_up().await;
+        if self.plan.mishaps.lost_pool > 0 && !self.plan.late_offers {
+            // From now on an update fails; no fault and no swap brings an ensure.
+            self.people.delete_some_pool();
+            self.people.exclude_some_node().await;
+        }
     }
 
     /// The vendor offers a good release for each provider whose newest release cannot stay. No
