@@ -2,7 +2,7 @@
 # Builds every guest (providers and probes) into target/components/*.wasm, or only the packages named.
 # usage: guests/build.sh [PACKAGE…]      e.g. guests/build.sh skysail-simcloud
 #
-# Two toolchains work; this script prints which one it uses:
+# A guest with a go.mod is built by Go. For the others two toolchains work; this script prints which one it uses:
 #   rustup with the target wasm32-unknown-unknown: used as it is.
 #   Debian's rustc-web, cargo-web and rust-web-src: builds the standard library from source (make setup installs them).
 set -euo pipefail
@@ -13,11 +13,16 @@ build=${CARGO_TARGET_DIR:-target}/guests
 say() { printf 'guests: %s\n' "$*"; }
 
 shopt -s nullglob
-mapfile -t packages < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else
+packages=() go_guests=()
+if [ $# = 0 ]; then
+  for module in guests/*/go.mod; do go_guests+=("$(basename "$(dirname "$module")")"); done
+fi
+for p in "$@"; do if [ -e "guests/${p#skysail-}/go.mod" ]; then go_guests+=("${p#skysail-}"); else packages+=("$p"); fi; done
+[ $# -gt 0 ] || mapfile -t packages < <(
   for manifest in guests/*/Cargo.toml guests/probes/*/Cargo.toml; do
     # Guests are cdylib packages; the other packages here are tools.
     if grep -q '"cdylib"' "$manifest"; then sed -n 's/^name = "\(skysail-.*\)"/\1/p' "$manifest"; fi
-  done; fi)
+  done)
 
 # One build at a time: two would write the same components.
 mkdir -p "$build"
@@ -30,7 +35,9 @@ fi
 flags=(); for p in "${packages[@]}"; do flags+=(-p "$p"); done
 
 sysroot=$(rustc --print sysroot)
-if [ -d "$sysroot/lib/rustlib/$target/lib" ]; then
+if [ ${#packages[@]} = 0 ]; then
+  :
+elif [ -d "$sysroot/lib/rustlib/$target/lib" ]; then
   say "toolchain: rustup's $(rustc --version), target $target"
   CARGO_TARGET_DIR=$build cargo build --locked --profile guest --target $target "${flags[@]}"
 elif [ -x /usr/bin/rustc ] && [ -x /usr/bin/cargo ] && [ -d "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library" ]; then
@@ -50,13 +57,26 @@ fi
 
 cargo build --locked -q -p skysail-componentize
 mkdir -p "$out"
-for p in "${packages[@]}"; do
-  module=$build/$target/guest/${p//-/_}.wasm
-  name=${p#skysail-}
+# componentize NAME MODULE
+componentize() {
+  local name=$1 module=$2
   # Only changed files: a process that watches the directory is not woken without a change.
   if [ ! -e "$out/$name.wasm" ] || [ "$module" -nt "$out/$name.wasm" ]; then
     "${CARGO_TARGET_DIR:-target}/debug/skysail-componentize" "$module" "$out/$name.wasm"
     say "$(printf '%-28s %7d bytes' "$name.wasm" "$(stat -c %s "$out/$name.wasm")")"
   fi
+}
+for p in "${packages[@]}"; do componentize "${p#skysail-}" "$build/$target/guest/${p//-/_}.wasm"; done
+
+if [ ${#go_guests[@]} -gt 0 ] && ! command -v go >/dev/null; then
+  say "NOT built, because there is no Go: ${go_guests[*]} (install Go 1.21 or newer; '.ci/setup test' does on Debian)"
+  [ $# = 0 ] || exit 1
+  go_guests=()
+fi
+for name in "${go_guests[@]}"; do
+  module=$(realpath -m "$build/go/$name.wasm")
+  # With its names and without debugging information, so that the backtrace of a trap names functions.
+  GOOS=wasip1 GOARCH=wasm go -C "guests/$name" build -trimpath -buildvcs=false -buildmode=c-shared -ldflags=-w -o "$module" .
+  componentize "$name" "$module"
 done
 say "components are in $out"

@@ -4,8 +4,9 @@
 #[cfg(test)]
 mod components;
 #[cfg(test)]
-mod jail;
+mod go_guests;
 #[cfg(test)]
+mod jail;
 #[cfg(test)]
 mod older;
 #[cfg(test)]

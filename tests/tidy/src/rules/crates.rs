@@ -59,6 +59,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "skysail-test-support",
             "skysail-test-conformance",
             "skysail-guest-sdk",
+            // Makes the bindings that the Go SDK has to have.
+            "skysail-componentize",
         ],
     ),
 ];

@@ -12,7 +12,11 @@ use skysail_host::CallRecord;
 use skysail_provider::{Detail, NodeSet};
 use skysail_test_providers::{
     cloud::{Balancers, Cloud},
-    clouds::{hetzner::Hetzner, simcloud::Simulated, vsphere::Vsphere},
+    clouds::{
+        hetzner::Hetzner,
+        simcloud::{Go, Rust, Simulated},
+        vsphere::Vsphere,
+    },
     suite::balancers::web,
     world::{World, set},
 };
@@ -27,8 +31,10 @@ const PAGE: usize = 500;
 async fn main() -> Result<()> {
     println!("| provider | call | calls | requests | million units of fuel | ms in the guest | ms in HTTP |");
     println!("|---|---|---|---|---|---|---|");
-    balancers::<Simulated>().await?;
-    machines::<Simulated>().await?;
+    balancers::<Simulated<Rust>>().await?;
+    machines::<Simulated<Rust>>().await?;
+    balancers::<Simulated<Go>>().await?;
+    machines::<Simulated<Go>>().await?;
     balancers::<Hetzner>().await?;
     machines::<Hetzner>().await?;
     machines::<Vsphere>().await?;

@@ -1,6 +1,6 @@
 //! The simulated cloud of `skysail dev`.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, marker::PhantomData, net::SocketAddr};
 
 use anyhow::Result;
 use async_trait::async_trait;
@@ -19,21 +19,44 @@ use crate::{
 /// What provider IDs begin with.
 const SCHEME: &str = "simcloud://";
 
-/// A simulated cloud of its own.
+/// The language of a provider for the simulated cloud.
+pub trait Language: Send + Sync + 'static {
+    /// As [`Cloud::COMPONENT`].
+    const COMPONENT: &'static str;
+}
+
+/// `guests/simcloud`.
 #[derive(Debug)]
-pub struct Simulated {
+pub struct Rust;
+
+/// `guests/simcloud-go`.
+#[derive(Debug)]
+pub struct Go;
+
+impl Language for Rust {
+    const COMPONENT: &'static str = "simcloud";
+}
+
+impl Language for Go {
+    const COMPONENT: &'static str = "simcloud-go";
+}
+
+/// A simulated cloud of its own, for the provider in this language.
+#[derive(Debug)]
+pub struct Simulated<L> {
     cloud: SimCloud,
     server: SimServer,
+    language: PhantomData<L>,
 }
 
 #[async_trait]
-impl Cloud for Simulated {
-    const COMPONENT: &'static str = "simcloud";
+impl<L: Language> Cloud for Simulated<L> {
+    const COMPONENT: &'static str = L::COMPONENT;
 
     async fn start() -> Result<Self> {
         let cloud = SimCloud::new(SimOptions::isolated());
         let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-        Ok(Self { cloud, server })
+        Ok(Self { cloud, server, language: PhantomData })
     }
 
     fn services(&self) -> Vec<SocketAddr> {
@@ -86,7 +109,7 @@ impl Cloud for Simulated {
 }
 
 #[async_trait]
-impl Balancers for Simulated {
+impl<L: Language> Balancers for Simulated<L> {
     async fn balancers(&self) -> Result<Vec<String>> {
         let snapshot = self.cloud.snapshot();
         let names: BTreeMap<_, _> =
@@ -130,7 +153,7 @@ impl Balancers for Simulated {
 }
 
 #[async_trait]
-impl Routing for Simulated {
+impl<L: Language> Routing for Simulated<L> {
     async fn routes(&self) -> Result<Vec<String>> {
         let snapshot = self.cloud.snapshot();
         let routes = snapshot.routes.iter().map(|route| format!("{} {}", route.name, route.destination_cidr));

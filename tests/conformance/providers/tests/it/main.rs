@@ -4,10 +4,17 @@
 mod requirements;
 
 use skysail_test_providers::{
-    clouds::{hetzner::Hetzner, simcloud::Simulated, vsphere::Vsphere},
+    clouds::{
+        hetzner::Hetzner,
+        simcloud::{Go, Rust, Simulated},
+        vsphere::Vsphere,
+    },
     leaks, published,
     suite::{balancers, faults, inventory, machines, routes},
 };
+
+type SimulatedInRust = Simulated<Rust>;
+type SimulatedInGo = Simulated<Go>;
 
 #[cfg(feature = "aws")]
 mod aws;
@@ -27,9 +34,17 @@ mod hetzner_cloud {
 mod simcloud {
     use anyhow::Result;
 
-    instances!(Simulated);
-    load_balancers!(Simulated);
-    routes!(Simulated);
+    instances!(SimulatedInRust);
+    load_balancers!(SimulatedInRust);
+    routes!(SimulatedInRust);
+}
+
+mod simcloud_go {
+    use anyhow::Result;
+
+    instances!(SimulatedInGo);
+    load_balancers!(SimulatedInGo);
+    routes!(SimulatedInGo);
 }
 
 mod vcenter_server {

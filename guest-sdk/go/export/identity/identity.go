@@ -1,0 +1,11 @@
+// Package identity makes a component export the contract's interface `identity`.
+package identity
+
+import (
+	"skysail.dev/provider"
+	"skysail.dev/provider/internal/registry"
+)
+
+// Export serves the interface with p. Call it in an init function: the host may call the component
+// as soon as these have run.
+func Export(p provider.Identity) { registry.Identity = p }

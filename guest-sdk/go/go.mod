@@ -1,0 +1,3 @@
+module skysail.dev/provider
+
+go 1.26

@@ -1,0 +1,165 @@
+// Package httptransport sends the requests of Go's net/http through Skysail's host, for providers
+// that use an SDK of their cloud.
+//
+// It makes a component about twice as large as package provider alone does, because net/http comes
+// with its own TLS and HTTP/2.
+package httptransport
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"skysail.dev/provider"
+)
+
+// Transport is an http.RoundTripper. The zero value sends requests without a credential of the host.
+//
+// Requests that several goroutines make at the same time leave at the same time. Redirects are
+// http.Client's to follow: each is a request of its own to the host.
+type Transport struct {
+	// Credential is the name of the operator's credential that the host adds; empty for none. The
+	// request's own Authorization is then not sent.
+	Credential string
+}
+
+// own are headers that the host sets itself: a request with one of them would be malformed.
+var own = map[string]bool{
+	"Accept-Encoding": true, "Connection": true, "Content-Length": true, "Cookie": true, "Expect": true, "Host": true,
+	"Keep-Alive": true, "Te": true, "Transfer-Encoding": true, "Upgrade": true,
+}
+
+// RoundTrip sends one request.
+func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	raw, err := t.raw(request)
+	if err != nil {
+		return nil, err
+	}
+	answer := gathered.send(raw)
+	if answer.Failure != nil {
+		return nil, answer.Failure
+	}
+	response := answer.Response
+	headers := http.Header{}
+	for _, header := range response.Headers {
+		headers.Add(header[0], header[1])
+	}
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", response.Status, http.StatusText(response.Status)), StatusCode: response.Status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: headers, Uncompressed: true, Request: request,
+		Body: io.NopCloser(bytes.NewReader(response.Body)), ContentLength: int64(len(response.Body)),
+	}, nil
+}
+
+func (t *Transport) raw(request *http.Request) (provider.RawRequest, error) {
+	raw := provider.RawRequest{Method: request.Method, URL: request.URL.String(), Credential: t.Credential}
+	if raw.Method == "" {
+		raw.Method = http.MethodGet
+	}
+	if request.Body != nil {
+		defer request.Body.Close()
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			return raw, fmt.Errorf("cannot read the body of the request: %w", err)
+		}
+		if len(body) > 0 {
+			raw.Body = body
+		}
+	}
+	for name, values := range request.Header {
+		if own[name] || strings.HasPrefix(name, "Proxy-") || t.Credential != "" && name == "Authorization" {
+			continue
+		}
+		for _, value := range values {
+			raw.Headers = append(raw.Headers, [2]string{strings.ToLower(name), value})
+		}
+	}
+	if err := request.Context().Err(); err != nil {
+		return raw, err
+	}
+	if deadline, ok := request.Context().Deadline(); ok {
+		raw.Timeout = max(time.Until(deadline), time.Millisecond)
+	}
+	return raw, nil
+}
+
+// gather collects the requests of goroutines until each of them waits.
+type gather struct {
+	mutex   sync.Mutex
+	waiting []*waiting
+	sends   bool
+}
+
+type waiting struct {
+	raw    provider.RawRequest
+	answer provider.RawAnswer
+	done   chan struct{}
+}
+
+var gathered gather
+
+func (g *gather) send(raw provider.RawRequest) provider.RawAnswer {
+	one := &waiting{raw: raw, done: make(chan struct{})}
+	g.mutex.Lock()
+	g.waiting = append(g.waiting, one)
+	sends := g.sends
+	g.sends = true
+	g.mutex.Unlock()
+	if !sends {
+		go g.run()
+	}
+	<-one.done
+	return one.answer
+}
+
+// yields is how often every goroutine gets a turn without a new request before the requests leave.
+const yields = 3
+
+func (g *gather) run() {
+	for {
+		g.yield()
+		g.mutex.Lock()
+		batch := g.waiting
+		g.waiting = nil
+		if g.sends = len(batch) > 0; !g.sends {
+			g.mutex.Unlock()
+			return
+		}
+		g.mutex.Unlock()
+		requests := make([]provider.RawRequest, 0, len(batch))
+		for _, one := range batch {
+			requests = append(requests, one.raw)
+		}
+		answers := provider.SendRaw(requests)
+		for index, one := range batch {
+			one.answer = provider.RawAnswer{Failure: &provider.Failure{
+				Kind: provider.FailureInterrupted, Message: "the host returned fewer responses than requests",
+			}}
+			if index < len(answers) {
+				one.answer = answers[index]
+			}
+			close(one.done)
+		}
+	}
+}
+
+func (g *gather) yield() {
+	count := func() int {
+		g.mutex.Lock()
+		defer g.mutex.Unlock()
+		return len(g.waiting)
+	}
+	for before, quiet := count(), 0; quiet < yields; {
+		runtime.Gosched()
+		if now := count(); now != before {
+			before, quiet = now, 0
+		} else {
+			quiet++
+		}
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !wasip1
+
+package runtime
+
+// Unpin does nothing outside of the sandbox.
+func Unpin() {}

@@ -1,0 +1,165 @@
+// Package providertest is a host in memory, for native tests of a provider.
+package providertest
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"skysail.dev/provider"
+)
+
+// Host answers what a provider asks of Skysail's host.
+type Host struct {
+	// CloudConfig is the text that the provider reads.
+	CloudConfig string
+	// Cloud answers the requests of the provider; a credential that a request names is the header
+	// Skysail-Credential. Without it every request is unreachable.
+	Cloud http.Handler
+
+	mutex    sync.Mutex
+	requests []provider.RawRequest
+	events   []Event
+	logs     []string
+	cache    map[string][]byte
+}
+
+// Event is an Event that the provider emitted.
+type Event struct {
+	Warning         bool
+	Reason, Message string
+}
+
+// New installs a host until the test ends. Tests with one do not run in parallel.
+func New(t testing.TB) *Host {
+	t.Helper()
+	host := &Host{cache: map[string][]byte{}}
+	before := provider.UseHost(host)
+	t.Cleanup(func() { provider.UseHost(before) })
+	return host
+}
+
+// Requests returns method and URL of each request so far.
+func (h *Host) Requests() []string {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	var lines []string
+	for _, request := range h.requests {
+		lines = append(lines, request.Method+" "+request.URL)
+	}
+	return lines
+}
+
+// Events returns the Events so far.
+func (h *Host) Events() []Event {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return append([]Event(nil), h.events...)
+}
+
+// Logs returns level, message and fields of each line so far.
+func (h *Host) Logs() []string {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return append([]string(nil), h.logs...)
+}
+
+// Config is [provider.Host]'s, as the methods below.
+func (h *Host) Config() string { return h.CloudConfig }
+
+func (h *Host) Send(requests []provider.RawRequest) []provider.RawAnswer {
+	h.mutex.Lock()
+	h.requests = append(h.requests, requests...)
+	h.mutex.Unlock()
+	answers := make([]provider.RawAnswer, 0, len(requests))
+	for _, request := range requests {
+		answers = append(answers, h.answer(request))
+	}
+	return answers
+}
+
+func (h *Host) answer(raw provider.RawRequest) provider.RawAnswer {
+	if h.Cloud == nil {
+		return provider.RawAnswer{Failure: &provider.Failure{Kind: provider.FailureUnreachable, Message: "the test has no cloud"}}
+	}
+	request, err := http.NewRequest(raw.Method, raw.URL, bytes.NewReader(raw.Body))
+	if err != nil {
+		return provider.RawAnswer{Failure: &provider.Failure{Kind: provider.FailureMalformed, Message: err.Error()}}
+	}
+	for _, header := range raw.Headers {
+		request.Header.Add(header[0], header[1])
+	}
+	if raw.Credential != "" {
+		request.Header.Set("Skysail-Credential", raw.Credential)
+	}
+	recorder := httptest.NewRecorder()
+	h.Cloud.ServeHTTP(recorder, request)
+	result := recorder.Result()
+	body, err := io.ReadAll(result.Body)
+	if err != nil {
+		return provider.RawAnswer{Failure: &provider.Failure{Kind: provider.FailureInterrupted, Message: err.Error()}}
+	}
+	response := provider.RawResponse{Status: result.StatusCode, Body: body}
+	for name, values := range result.Header {
+		for _, value := range values {
+			response.Headers = append(response.Headers, [2]string{strings.ToLower(name), value})
+		}
+	}
+	return provider.RawAnswer{Response: response}
+}
+
+func (h *Host) LogEnabled(slog.Level) bool { return true }
+
+func (h *Host) Log(level slog.Level, message string, fields [][2]string) {
+	line := level.String() + " " + message
+	for _, field := range fields {
+		line += " " + field[0] + "=" + field[1]
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.logs = append(h.logs, line)
+}
+
+func (h *Host) CacheGet(key string) ([]byte, bool) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	value, found := h.cache[key]
+	return value, found
+}
+
+// CacheSet keeps the value to the end of the test: the host may drop one earlier, never later.
+func (h *Host) CacheSet(key string, value []byte, _ time.Duration) bool {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.cache[key] = value
+	return true
+}
+
+func (h *Host) CacheCompareAndSet(key string, expected []byte, exists bool, value []byte, _ time.Duration) bool {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	before, found := h.cache[key]
+	if found != exists || !bytes.Equal(before, expected) {
+		return false
+	}
+	h.cache[key] = value
+	return true
+}
+
+func (h *Host) CacheDelete(key string) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	delete(h.cache, key)
+}
+
+func (h *Host) EmitEvent(warning bool, reason, message string) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.events = append(h.events, Event{warning, reason, message})
+}

@@ -1,0 +1,179 @@
+//! From a core module to a component.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
+};
+use wasm_encoder::{
+    ImportSection,
+    reencode::{self, Reencode},
+};
+use wasmparser::{Import, ImportSectionReader, Parser, Payload};
+use wit_component::{ComponentEncoder, StringEncoding};
+use wit_parser::{PackageId, Resolve, SourceMap, WorldId};
+
+use crate::{CONTRACT, PACKAGE, VERSION};
+
+/// The component of a core module.
+///
+/// A module of wit-bindgen for Rust has the types of the component in a custom section. Go's linker
+/// keeps no such section: the types then follow from the interfaces that the module exports. A
+/// module that imports `wasi_snapshot_preview1`, as Go's do, gets wasmtime's adapter.
+///
+/// # Errors
+/// The bytes are no core module, the module has no interface of the contract, or it imports what
+/// neither the contract nor the adapter has.
+pub fn component(module: &[u8]) -> Result<Vec<u8>> {
+    let Outline { has_types, needs_adapter, pauses_clocks, interfaces } =
+        Outline::of(module).context("not a core module")?;
+    let mut module = if pauses_clocks { with_clocks_of_ours(module)? } else { module.to_vec() };
+    if !has_types {
+        ensure!(
+            !interfaces.is_empty(),
+            "it exports no interface of {PACKAGE}@{VERSION}: a Rust module is built with wit-bindgen; a Go program \
+             imports the packages skysail.dev/provider/export/… and is built with -buildmode=c-shared"
+        );
+        let exports: String =
+            interfaces.iter().map(|interface| format!("export {PACKAGE}/{interface}@{VERSION};")).collect();
+        let (resolve, world) = world("component", &format!("include {PACKAGE}/imports@{VERSION}; {exports}"))?;
+        wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+    }
+    let mut encoder = ComponentEncoder::default();
+    encoder.validate(true).module(&module)?;
+    if needs_adapter {
+        encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?;
+    }
+    if pauses_clocks {
+        encoder.adapter(CLOCKS, &clocks()?)?;
+    }
+    encoder.encode()
+}
+
+/// The module of our adapter for clocks, and the function by which a program pauses them.
+const CLOCKS: &str = "skysail_clocks";
+const PAUSE: &str = "adapter_monotonic_clock_set_paused";
+
+/// The adapter for clocks, `clock.wat`, with the types of its imports.
+fn clocks() -> Result<Vec<u8>> {
+    let mut module = wat::parse_str(include_str!("clock.wat"))?;
+    let (resolve, world) = world("clocks", &format!("import {PACKAGE}/clock@{VERSION};"))?;
+    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+    Ok(module)
+}
+
+/// The same module, which takes its clocks from [`CLOCKS`].
+fn with_clocks_of_ours(module: &[u8]) -> Result<Vec<u8>> {
+    struct Clocks;
+
+    impl Reencode for Clocks {
+        type Error = std::convert::Infallible;
+
+        fn parse_import_section(
+            &mut self,
+            imports: &mut ImportSection,
+            section: ImportSectionReader<'_>,
+        ) -> Result<(), reencode::Error<Self::Error>> {
+            for import in section.into_imports() {
+                let mut import = import?;
+                let is_clock = [PAUSE, "clock_time_get"].contains(&import.name);
+                if is_clock && import.module == WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME {
+                    import.module = CLOCKS;
+                }
+                self.parse_import(imports, import)?;
+            }
+            Ok(())
+        }
+    }
+
+    let mut written = wasm_encoder::Module::new();
+    Clocks.parse_core_module(&mut written, Parser::new(0), module)?;
+    Ok(written.finish())
+}
+
+/// What has to be known of a core module.
+#[derive(Default)]
+struct Outline {
+    has_types: bool,
+    needs_adapter: bool,
+    /// Its allocator pauses the clocks.
+    pauses_clocks: bool,
+    /// Names of the contract's interfaces that the module exports.
+    interfaces: BTreeSet<String>,
+}
+
+impl Outline {
+    fn of(module: &[u8]) -> Result<Self> {
+        let mut outline = Self::default();
+        for payload in Parser::new(0).parse_all(module) {
+            match payload? {
+                Payload::CustomSection(section) => outline.has_types |= section.name().starts_with("component-type"),
+                Payload::ImportSection(imports) => {
+                    for import in imports.into_imports() {
+                        let Import { module, name, .. } = import?;
+                        outline.needs_adapter |= module == WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME;
+                        outline.pauses_clocks |= module == WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME && name == PAUSE;
+                    }
+                }
+                Payload::ExportSection(exports) => {
+                    for export in exports {
+                        let name = export?.name;
+                        // skysail:provider/instances@0.1.0#describe
+                        let interface = name.strip_prefix(PACKAGE).and_then(|rest| rest.strip_prefix('/'));
+                        let interface = interface.and_then(|rest| rest.split_once('@'));
+                        outline.interfaces.extend(interface.map(|(interface, _)| interface.to_owned()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(outline)
+    }
+}
+
+/// A world of these imports and exports.
+fn world(name: &str, items: &str) -> Result<(Resolve, WorldId)> {
+    let mut resolve = Resolve::default();
+    push_contract(&mut resolve)?;
+    let package = resolve.push_str("world.wit", &format!("package skysail:{name}; world {name} {{ {items} }}"))?;
+    let world = resolve.select_world(&[package], Some(name))?;
+    Ok((resolve, world))
+}
+
+fn push_contract(resolve: &mut Resolve) -> Result<PackageId> {
+    let mut map = SourceMap::new();
+    for (name, text) in CONTRACT {
+        map.push_str(name, text);
+    }
+    let group = map.parse().map_err(|(_, error)| anyhow::anyhow!("{error}"))?;
+    Ok(resolve.push_group(group)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::component;
+
+    fn error(module: &[u8]) -> String {
+        format!("{:#}", component(module).unwrap_err())
+    }
+
+    #[test]
+    fn bytes_that_are_no_core_module_are_refused() {
+        assert!(error(b"text").starts_with("not a core module"));
+        assert!(error(&wat::parse_str("(component)").unwrap()).contains("component"));
+    }
+
+    #[test]
+    fn a_module_without_an_interface_of_the_contract_says_what_to_do() {
+        let text = error(&wat::parse_str(r#"(module (func (export "main")))"#).unwrap());
+        assert!(text.contains("exports no interface") && text.contains("skysail.dev/provider/export"), "{text}");
+    }
+
+    #[test]
+    fn an_interface_with_a_function_missing_is_refused() {
+        let name = "skysail:provider/identity@0.1.0#describe";
+        let text = error(&wat::parse_str(format!(r#"(module (func (export "{name}")))"#)).unwrap());
+        assert!(text.contains("identity"), "{text}");
+    }
+}
