@@ -213,6 +213,11 @@ impl Cloud {
         self.lock().weather.unlucky
     }
 
+    /// From now on every load of a release fails by a fault of the machine, or none does.
+    pub(crate) fn refuse_loads(&self, refuse: bool) {
+        self.lock().weather.unlucky = if refuse { 1.0 } else { 0.0 };
+    }
+
     pub(crate) fn expire_token(&self, time: Duration) {
         self.lock().token_expired_until = Some(Instant::now() + time);
     }

@@ -180,7 +180,7 @@ impl People {
 
     /// Performs an operation that takes effect within two minutes if nothing fails.
     pub(crate) async fn act_promptly(&mut self) {
-        match self.chance.number(0..=7) {
+        match self.chance.number(0..=9) {
             0 => self.create_service().await,
             1 => {
                 let ports = self.ports();
@@ -191,6 +191,7 @@ impl People {
             4 => self.add_machine().await,
             5 => self.exclude_some_node().await,
             6 => self.replace_some_machine().await,
+            7 | 8 => self.hand_some_service_over().await,
             _ => {
                 let names = self.names("/api/v1/namespaces/default/services");
                 if let Some(name) = self.chance.pick(&names).cloned() {
@@ -229,6 +230,13 @@ impl People {
         cloud.change(|state| state.machines.retain(|_, machine| !names.contains(&machine.name)));
         for name in &names {
             self.heartbeat(name, "Unknown").await;
+        }
+    }
+
+    /// The kubelets of all machines of this cloud stop or continue to report.
+    pub(crate) async fn silence_kubelets(&mut self, cloud: &Cloud, silent: bool) {
+        for machine in cloud.state().machines.into_values() {
+            self.heartbeat(&machine.name, if silent { "Unknown" } else { "True" }).await;
         }
     }
 
@@ -372,6 +380,19 @@ impl People {
             _ => json!({ "type": "LoadBalancer", "loadBalancerClass": self.class() }),
         };
         self.patch_some_service(json!({ "spec": spec })).await;
+    }
+
+    /// A load balancer goes to the other provider at once: the new one's turn comes while the old
+    /// one still deletes.
+    async fn hand_some_service_over(&mut self) {
+        let is_balancer = |object: &Value| text(object, "/spec/type") == "LoadBalancer";
+        let balancers = self.referee.objects("/api/v1/namespaces/default/services").into_iter().filter(is_balancer);
+        let balancers: Vec<Value> = balancers.collect();
+        let Some(service) = self.chance.pick(&balancers) else { return };
+        let name = text(service, "/metadata/name").to_owned();
+        let class = if text(service, "/spec/loadBalancerClass").is_empty() { json!(CLASS) } else { Value::Null };
+        self.patch_service(&name, json!({ "spec": { "type": "NodePort", "loadBalancerClass": null } })).await;
+        self.patch_service(&name, json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": class } })).await;
     }
 
     async fn create_service(&mut self) {

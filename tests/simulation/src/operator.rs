@@ -82,6 +82,12 @@ impl Operator {
         self.younger_existed |= self.ownership.borrow().younger;
     }
 
+    /// Adds the younger provider if it does not exist.
+    pub(crate) fn have_younger(&mut self) {
+        self.change(|ownership| ownership.younger = true);
+        self.younger_existed = true;
+    }
+
     /// Adds the younger provider, or removes it if it exists.
     pub(crate) fn add_younger(&mut self) {
         self.change(|ownership| ownership.younger = !ownership.younger);

@@ -172,6 +172,9 @@ pub(crate) enum Epilogue {
     /// More machines go than the breaker lets go, one after the other, and the API server loses the
     /// answer to each deletion of a node.
     LostDeletions,
+    /// All processes start again, and no release of the first provider can be loaded for a while.
+    /// The younger provider, whose component describes the same scheme, takes nothing.
+    LateProvider,
 }
 
 /// One bad day.
@@ -304,6 +307,7 @@ impl Plan {
             (2, Epilogue::Rotation),
             (if has_breaker { 2 } else { 0 }, Epilogue::ScaleIn),
             (if has_breaker { 2 } else { 0 }, Epilogue::LostDeletions),
+            (2, Epilogue::LateProvider),
         ];
         Self {
             seed,

@@ -22,6 +22,8 @@ const MACHINES: usize = 7;
 const GONE_MAX: usize = 10;
 /// The number of nodes that the breaker has to keep.
 const KEPT: usize = 2;
+/// Longer than the replacement of a leader and the passes in which a machine has to be missing.
+const LATE: Duration = Duration::from_mins(3);
 /// How soon the node of one missing machine is deleted.
 const ONE_BY_ONE: Duration = Duration::from_secs(40);
 
@@ -35,6 +37,7 @@ impl Day {
             Epilogue::Rotation => self.rotation_ends_denials(&cloud).await,
             Epilogue::ScaleIn => self.machines_go(&cloud).await,
             Epilogue::LostDeletions => self.machines_go_one_by_one(&cloud).await,
+            Epilogue::LateProvider => self.a_provider_is_late().await,
         }
     }
 
@@ -101,6 +104,28 @@ impl Day {
             )];
         }
         Vec::new()
+    }
+
+    /// The nodes of the first provider are not Ready meanwhile, so that the provider that has the
+    /// scheme is asked for their machines. The younger one knows none of these machines.
+    async fn a_provider_is_late(&mut self) -> Vec<String> {
+        let Some(first) = self.site.clouds.first().cloned() else { return Vec::new() };
+        self.people.make_machines(&first, 1).await;
+        self.site.referee.claims_change();
+        self.operator.have_younger();
+        self.follow_claims().await;
+        let wrong = self.becomes_well(CALM_MAX, Self::differences).await;
+        if !wrong.is_empty() {
+            return told(wrong, "although only a provider was added");
+        }
+        self.site.story.tell("calm", "no release of the first provider can be loaded, and all start again");
+        first.refuse_loads(true);
+        self.people.silence_kubelets(&first, true).await;
+        self.restart_all();
+        self.pass(LATE).await;
+        first.refuse_loads(false);
+        self.people.silence_kubelets(&first, false).await;
+        told(self.becomes_well(CALM_MAX, Self::differences).await, "although the first provider serves again")
     }
 
     /// Makes some machines, and new processes: the breaker of a new process knows of no earlier
