@@ -7,10 +7,12 @@ package httptransport
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +42,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := gathered.send(raw)
+	answer := gathered.shared(raw)
 	if answer.Failure != nil {
 		return nil, answer.Failure
 	}
@@ -88,11 +90,28 @@ func (t *Transport) raw(request *http.Request) (provider.RawRequest, error) {
 	return raw, nil
 }
 
+// ShareGets runs a function in which equal GETs are sent once: all get the first one's answer. It is
+// for code that asks for one thing several times where one look is enough.
+func ShareGets(run func()) {
+	gathered.mutex.Lock()
+	before := gathered.gets
+	gathered.gets = map[string]*waiting{}
+	gathered.mutex.Unlock()
+	defer func() {
+		gathered.mutex.Lock()
+		gathered.gets = before
+		gathered.mutex.Unlock()
+	}()
+	run()
+}
+
 // gather collects the requests of goroutines until each of them waits.
 type gather struct {
 	mutex   sync.Mutex
 	waiting []*waiting
 	sends   bool
+	// gets has the GETs whose answers are shared; nil where none are.
+	gets map[string]*waiting
 }
 
 type waiting struct {
@@ -103,8 +122,32 @@ type waiting struct {
 
 var gathered gather
 
-func (g *gather) send(raw provider.RawRequest) provider.RawAnswer {
+// shared sends a request, or waits for the answer to an equal one.
+func (g *gather) shared(raw provider.RawRequest) provider.RawAnswer {
 	one := &waiting{raw: raw, done: make(chan struct{})}
+	g.mutex.Lock()
+	if g.gets != nil && raw.Method == http.MethodGet {
+		key := raw.URL + "\n" + raw.Credential + "\n" + fmt.Sprint(sorted(raw.Headers))
+		if first := g.gets[key]; first != nil {
+			g.mutex.Unlock()
+			<-first.done
+			return first.answer
+		}
+		g.gets[key] = one
+	}
+	g.mutex.Unlock()
+	return g.send(one)
+}
+
+func sorted(headers [][2]string) [][2]string {
+	headers = slices.Clone(headers)
+	slices.SortFunc(headers, func(one, other [2]string) int {
+		return cmp.Or(strings.Compare(one[0], other[0]), strings.Compare(one[1], other[1]))
+	})
+	return headers
+}
+
+func (g *gather) send(one *waiting) provider.RawAnswer {
 	g.mutex.Lock()
 	g.waiting = append(g.waiting, one)
 	sends := g.sends

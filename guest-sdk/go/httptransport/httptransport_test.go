@@ -125,3 +125,35 @@ func TestADeadlineGoesToTheHostAndACancelledRequestDoesNot(t *testing.T) {
 		t.Errorf("sent %v", sent)
 	}
 }
+
+func TestEqualGetsAreSentOnceWhereTheyAreShared(t *testing.T) {
+	host := providertest.New(t)
+	host.Cloud = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.Path) })
+	client := http.Client{Transport: &Transport{}}
+	get := func(path string) {
+		response, err := client.Get("http://cloud.test" + path)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if answer, _ := io.ReadAll(response.Body); string(answer) != path {
+			t.Errorf("%s got the answer to %s", path, answer)
+		}
+	}
+	ShareGets(func() {
+		var group sync.WaitGroup
+		for range 5 {
+			group.Go(func() { get("/a") })
+		}
+		group.Wait()
+		get("/a")
+		get("/b")
+		if _, err := client.Post("http://cloud.test/a", "text/plain", nil); err != nil {
+			t.Error(err)
+		}
+	})
+	get("/a")
+	if sent := host.Requests(); len(sent) != 4 {
+		t.Errorf("sent %v", sent)
+	}
+}

@@ -1,9 +1,11 @@
-//! Turns a core module into a component, and makes the bindings of the Go SDK.
+//! Turns a core module into a component, and makes what the Go SDK needs: its bindings, and an
+//! overlay of Go's standard library.
 
 mod component;
 mod go_bindings;
+mod go_overlay;
 
-pub use self::{component::component, go_bindings::go_bindings};
+pub use self::{component::component, go_bindings::go_bindings, go_overlay::go_overlay};
 
 /// The contract: the name and the text of each file.
 const CONTRACT: [(&str, &str); 9] = [

@@ -5,7 +5,7 @@ use std::{fs, path::Path, path::PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use skysail_componentize::{component, go_bindings};
+use skysail_componentize::{component, go_bindings, go_overlay};
 
 /// Turns the core module of a provider into a component.
 #[derive(Parser)]
@@ -23,19 +23,30 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes the bindings of the Go SDK; afterwards run gofmt on the folder.
+    /// Writes the bindings of the Go SDK.
     GoBindings {
         /// guest-sdk/go/internal/wit
+        folder: PathBuf,
+    },
+    /// Writes overlay.json for `go build -overlay`, by which every http.Transport of a program sends
+    /// through Skysail's host: for vendors' Go code, with guest-sdk/go/cloudprovider. Run it in the
+    /// folder of the program, whose go.mod says which Go builds the program.
+    GoOverlay {
+        /// A new folder.
         folder: PathBuf,
     },
 }
 
 fn main() -> Result<()> {
     let Args { command, input, output } = Args::parse();
-    if let Some(Command::GoBindings { folder }) = command {
-        for (path, text) in go_bindings()? {
-            write(&folder.join(path), text.as_bytes())?;
+    match command {
+        Some(Command::GoBindings { folder }) => {
+            for (path, text) in go_bindings()? {
+                write(&folder.join(path), text.as_bytes())?;
+            }
         }
+        Some(Command::GoOverlay { folder }) => go_overlay(&folder)?,
+        None => {}
     }
     if let (Some(input), Some(output)) = (input, output) {
         let module = fs::read(&input).with_context(|| format!("cannot read {}", input.display()))?;

@@ -1,0 +1,179 @@
+package cloudprovider
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"skysail.dev/provider"
+)
+
+// cluster is the Kubernetes API that a vendor's provider finds in the sandbox, as a
+// cloudprovider.ControllerClientBuilder: the nodes and the Service of the call. An Event becomes an
+// Event of the call. Every other request is refused with 404, and the log has a warning for each
+// kind of request; a change of an object is not sent to the cluster, because the contract has no
+// way for it.
+type cluster struct {
+	mutex   sync.Mutex
+	nodes   []*v1.Node
+	service *v1.Service
+	// told are the requests about which the log has a warning.
+	told map[string]bool
+}
+
+func (c *cluster) use(service *provider.Service) *v1.Service {
+	object := toService(service)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.service = object.DeepCopy()
+	return object
+}
+
+func (c *cluster) useNodes(nodes provider.NodeSet) []*v1.Node {
+	all := make([]*v1.Node, 0, nodes.Len())
+	for index := range nodes.Len() {
+		if node, found := nodes.Get(index); found {
+			all = append(all, toNode(node))
+		}
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.nodes = all
+	return all
+}
+
+// Config is cloudprovider.ControllerClientBuilder's, as the methods below.
+func (c *cluster) Config(string) (*rest.Config, error) { return c.config(), nil }
+
+func (c *cluster) ConfigOrDie(string) *rest.Config { return c.config() }
+
+func (c *cluster) Client(string) (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(c.config())
+}
+
+func (c *cluster) ClientOrDie(string) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(c.config())
+}
+
+func (c *cluster) config() *rest.Config {
+	json := rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}
+	return &rest.Config{Host: "http://kubernetes.default.svc", Transport: c, QPS: -1, ContentConfig: json}
+}
+
+// RoundTrip answers a request to the Kubernetes API; nothing of it leaves the program.
+func (c *cluster) RoundTrip(request *http.Request) (*http.Response, error) {
+	var body []byte
+	if request.Body != nil {
+		defer request.Body.Close()
+		var err error
+		if body, err = io.ReadAll(request.Body); err != nil {
+			return nil, err
+		}
+	}
+	status, object := c.answer(request, body)
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		Status: http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)),
+		ContentLength: int64(len(text)),
+	}, nil
+}
+
+func (c *cluster) answer(request *http.Request, body []byte) (int, any) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	path, get := request.URL.Path, request.Method == http.MethodGet && request.URL.Query().Get("watch") == ""
+	node, isNode := strings.CutPrefix(path, "/api/v1/nodes/")
+	switch {
+	case path == "/version":
+		return http.StatusOK, version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"}
+	case get && path == "/api/v1/nodes":
+		list := v1.NodeList{TypeMeta: kind("NodeList", "v1"), ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+		for _, node := range c.nodes {
+			list.Items = append(list.Items, *node)
+		}
+		return http.StatusOK, list
+	case get && isNode:
+		for _, known := range c.nodes {
+			if known.Name == node {
+				object := known.DeepCopy()
+				object.TypeMeta = kind("Node", "v1")
+				return http.StatusOK, object
+			}
+		}
+		return notFound(path, metav1.StatusReasonNotFound)
+	case get && c.service != nil && path == "/api/v1/namespaces/"+c.service.Namespace+"/services/"+c.service.Name:
+		object := c.service.DeepCopy()
+		object.TypeMeta = kind("Service", "v1")
+		return http.StatusOK, object
+	case request.Method == http.MethodPost && strings.HasSuffix(path, "/events"):
+		return event(path, body)
+	}
+	c.tell(request.Method, path)
+	return notFound(request.Method+" "+path, metav1.StatusReasonNotFound)
+}
+
+func kind(kind, version string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: version}
+}
+
+// event hands an Event to the host: of the core API, or of events.k8s.io.
+func event(path string, body []byte) (int, any) {
+	if strings.HasPrefix(path, "/apis/events.k8s.io/") {
+		var event eventsv1.Event
+		if err := json.Unmarshal(body, &event); err != nil {
+			return http.StatusBadRequest, refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		}
+		emit(event.Type, event.Reason, event.Note)
+		return http.StatusCreated, event
+	}
+	var event v1.Event
+	if err := json.Unmarshal(body, &event); err != nil {
+		return http.StatusBadRequest, refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+	}
+	emit(event.Type, event.Reason, event.Message)
+	return http.StatusCreated, event
+}
+
+func emit(kind, reason, message string) {
+	if kind == v1.EventTypeWarning {
+		provider.WarningEvent(reason, "%s", message)
+		return
+	}
+	provider.Event(reason, "%s", message)
+}
+
+// tell warns once about each kind of request that has no way out of the sandbox.
+func (c *cluster) tell(method, path string) {
+	line := method + " " + path
+	if c.told[line] {
+		return
+	}
+	if c.told == nil {
+		c.told = map[string]bool{}
+	}
+	c.told[line] = true
+	slog.Warn("the cloud provider sent a request to the Kubernetes API that the contract cannot carry: it was answered with 404",
+		"method", method, "path", path)
+}
+
+func notFound(what string, reason metav1.StatusReason) (int, any) {
+	return http.StatusNotFound, refused(http.StatusNotFound, reason, what+" is not in the sandbox")
+}
+
+func refused(code int32, reason metav1.StatusReason, message string) metav1.Status {
+	return metav1.Status{TypeMeta: kind("Status", "v1"), Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}
+}

@@ -1,0 +1,72 @@
+package cloudprovider
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+	"skysail.dev/provider"
+)
+
+func (c *Cloud) routes() (cloudprovider.Routes, error) {
+	cloud, err := c.vendor()
+	if err != nil {
+		return nil, err
+	}
+	routes, supported := cloud.Routes()
+	if !supported {
+		return nil, provider.Unsupported("the cloud provider has no routes under this cloud-config")
+	}
+	return routes, nil
+}
+
+// ListRoutes is [provider.Routes]', as the methods below.
+func (c *Cloud) ListRoutes(cluster string) ([]provider.Route, error) {
+	vendor, err := c.routes()
+	if err != nil {
+		return nil, err
+	}
+	present, err := vendor.ListRoutes(context.Background(), cluster)
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	routes := make([]provider.Route, 0, len(present))
+	for _, route := range present {
+		routes = append(routes, provider.Route{
+			Name: route.Name, Target: provider.Target{Node: string(route.TargetNode)},
+			TargetAddresses: fromAddresses(route.TargetNodeAddresses), DestinationCIDR: route.DestinationCIDR,
+			Blackhole: route.Blackhole,
+		})
+	}
+	return routes, nil
+}
+
+func (c *Cloud) CreateRoutes(cluster string, wanted []provider.NewRoute) ([]error, error) {
+	vendor, err := c.routes()
+	if err != nil {
+		return nil, err
+	}
+	errors := make([]error, 0, len(wanted))
+	for _, route := range wanted {
+		errors = append(errors, c.failed(vendor.CreateRoute(context.Background(), cluster, route.NameHint, &cloudprovider.Route{
+			TargetNode: types.NodeName(route.Node), TargetNodeAddresses: toAddresses(route.Addresses),
+			DestinationCIDR: route.DestinationCIDR,
+		})))
+	}
+	return errors, nil
+}
+
+func (c *Cloud) DeleteRoutes(cluster string, routes []provider.Route) ([]error, error) {
+	vendor, err := c.routes()
+	if err != nil {
+		return nil, err
+	}
+	errors := make([]error, 0, len(routes))
+	for _, route := range routes {
+		errors = append(errors, c.failed(vendor.DeleteRoute(context.Background(), cluster, &cloudprovider.Route{
+			Name: route.Name, TargetNode: types.NodeName(route.Target.Node), DestinationCIDR: route.DestinationCIDR,
+			TargetNodeAddresses: toAddresses(route.TargetAddresses), Blackhole: route.Blackhole,
+		})))
+	}
+	return errors, nil
+}
