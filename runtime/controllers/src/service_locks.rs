@@ -29,11 +29,34 @@ impl ServiceLocks {
     }
 
     /// Ends the turn; returns the providers that wait for the Service.
+    #[must_use = "nothing else may wake these providers"]
     pub(crate) fn end(&self, key: &ObjectKey) -> BTreeSet<LaneId> {
         self.lock().remove(key).unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, BTreeSet<LaneId>>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ServiceLocks;
+    use crate::watch::ObjectKey;
+
+    /// Otherwise a provider whose turn came between the last look of the holder and the end of its
+    /// turn would wait for the Service's next event.
+    #[test]
+    fn the_end_of_a_turn_returns_each_provider_that_waits_once() {
+        let locks = ServiceLocks::default();
+        let key = ObjectKey { namespace: "default".to_owned(), name: "web".to_owned() };
+        let [holder, one, other] = [1, 2, 3];
+        assert!(locks.begin(&key, holder));
+        for lane in [other, one, other] {
+            assert!(!locks.begin(&key, lane));
+        }
+        assert_eq!(locks.end(&key).into_iter().collect::<Vec<_>>(), [one, other]);
+        assert!(locks.begin(&key, one), "the turn is free");
+        assert_eq!(locks.end(&key).len(), 0);
     }
 }
