@@ -233,9 +233,9 @@ impl People {
         }
     }
 
-    /// The kubelets of all machines of this cloud stop or continue to report.
-    pub(crate) async fn silence_kubelets(&mut self, cloud: &Cloud, silent: bool) {
-        for machine in cloud.state().machines.into_values() {
+    /// The kubelet of the first machine of this cloud stops or continues to report.
+    pub(crate) async fn silence_kubelet(&mut self, cloud: &Cloud, silent: bool) {
+        if let Some(machine) = cloud.state().machines.into_values().next() {
             self.heartbeat(&machine.name, if silent { "Unknown" } else { "True" }).await;
         }
     }

@@ -106,11 +106,12 @@ impl Day {
         Vec::new()
     }
 
-    /// The nodes of the first provider are not Ready meanwhile, so that the provider that has the
-    /// scheme is asked for their machines. The younger one knows none of these machines.
+    /// A node of the first provider is not Ready meanwhile, so that the provider that has the scheme
+    /// is asked for the machine. The younger one does not know the machine, and the breaker allows
+    /// the deletion of one node.
     async fn a_provider_is_late(&mut self) -> Vec<String> {
         let Some(first) = self.site.clouds.first().cloned() else { return Vec::new() };
-        self.people.make_machines(&first, 1).await;
+        self.people.make_machines(&first, MACHINES).await;
         self.site.referee.claims_change();
         self.operator.have_younger();
         self.follow_claims().await;
@@ -120,11 +121,11 @@ impl Day {
         }
         self.site.story.tell("calm", "no release of the first provider can be loaded, and all start again");
         first.refuse_loads(true);
-        self.people.silence_kubelets(&first, true).await;
+        self.people.silence_kubelet(&first, true).await;
         self.restart_all();
         self.pass(LATE).await;
         first.refuse_loads(false);
-        self.people.silence_kubelets(&first, false).await;
+        self.people.silence_kubelet(&first, false).await;
         told(self.becomes_well(CALM_MAX, Self::differences).await, "although the first provider serves again")
     }
 
