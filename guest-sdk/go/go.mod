@@ -1,3 +1,3 @@
 module skysail.dev/provider
 
-go 1.26
+go 1.26.0

@@ -1,6 +1,6 @@
 module skysail.dev/guests/simcloud-go
 
-go 1.26
+go 1.26.0
 
 require skysail.dev/provider v0.0.0
 

@@ -25,6 +25,7 @@ use crate::{
     referee::LOOK_EVERY,
     replica::{Replica, Site},
     rival::Rival,
+    slot::COMPILING_MAX_MS,
     story::Story,
     vendor::Vendor,
     weather::Weather,
@@ -419,6 +420,10 @@ impl Day {
             let soon = self.chance.milliseconds(0..=10_000);
             self.pass(soon).await;
             self.vendor.offer_last();
+            // The settings come while some of these are loaded.
+            let soon = self.chance.milliseconds(0..=COMPILING_MAX_MS);
+            self.pass(soon).await;
+            self.vendor.edit_last();
         }
         // At the quiet edit the younger provider goes, and the node would get an owner: a write.
         let contests = self.site.ownership.borrow().contests() && !self.plan.quiet_edit;

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The longest time that a component is compiled.
-const COMPILING_MAX_MS: u64 = 5_000;
+pub(crate) const COMPILING_MAX_MS: u64 = 5_000;
 /// The longest time for the questions to a release and its predecessor.
 const SHADOW_MAX_MS: u64 = 3_000;
 /// How long calls may go on after their settings were replaced: two seconds, and a little for the

@@ -224,11 +224,17 @@ impl Vendor {
         }
     }
 
-    /// Offers a good release of each provider. New settings may come while they are loaded.
+    /// Offers a good release of each provider.
     pub(crate) fn offer_last(&mut self) {
         for provider in 0..self.providers.len() {
             self.offer_good(provider);
-            if self.chance.once_in(0.3) {
+        }
+    }
+
+    /// Edits the cloud-configs of some providers.
+    pub(crate) fn edit_last(&mut self) {
+        for provider in 0..self.providers.len() {
+            if self.chance.once_in(0.5) {
                 self.change(provider, |conf| conf.config = 1 - conf.config);
             }
         }
