@@ -590,3 +590,25 @@ fn a_release_that_the_machine_cannot_load_under_new_settings_serves_after_the_ne
     assert_eq!(world.status.active.as_ref().unwrap().digest, *digest);
     assert!(world.status.refused.is_none());
 }
+
+/// The feeder offers a component once. New settings that another provider refuses are abandoned,
+/// and then only the slot knows of the offer that these settings interrupted.
+#[test]
+fn an_offer_that_new_settings_interrupt_is_loaded_at_the_next_retry() {
+    for abandoned in [true, false] {
+        let mut world = World::new(0);
+        world.offer(0);
+        world.end_work(1);
+        world.offer(1);
+        let (settings, earlier) = (settings(2), EarlierOffers::Stand);
+        world.step(Event::Request(Request::Proposed { settings, earlier, proposer: () }));
+        // Judged, and committed; or neither.
+        for _ in 0..if abandoned { 1 } else { 2 } {
+            world.end_work(if abandoned { 0 } else { 1 });
+        }
+        let reply = World::answer(&mut world.answers);
+        world.step(Event::Request(Request::Retry { reply }));
+        world.end_work(1);
+        assert_eq!(world.status.active.as_ref().unwrap().digest, *offered(1).digest, "abandoned: {abandoned}");
+    }
+}
