@@ -13,11 +13,16 @@ import (
 func LoadConfig[T any](parse func(text string) (T, []Problem)) (T, error) {
 	config, problems := parse(Config())
 	for _, problem := range problems {
-		if problem.Severity == Fatal {
+		if problem.Severity != Warning {
 			return config, Invalid("cloud-config, line %d, %s: %s", problem.Line, problem.Key, problem.Message)
 		}
 	}
 	return config, nil
+}
+
+// HasFatal reports whether one of the problems refuses the cloud-config.
+func HasFatal(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(problem Problem) bool { return problem.Severity != Warning })
 }
 
 // INI is a cloud-config of sections, keys and values, the format of most clouds. Sections and keys

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -32,20 +31,63 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// AsError returns the first contract error of a chain, with the text of the whole chain.
+// AsError returns the contract error of an error, with the error's whole text; nil for nil. Of several
+// errors that are joined, it is the worst, and CodeNotFound only where all of them are: it may delete
+// a node.
 func AsError(err error) *Error {
-	var known *Error
-	if !errors.As(err, &known) {
-		return &Error{Code: CodeInternal, Message: err.Error()}
+	if err == nil {
+		return nil
 	}
-	return &Error{Code: known.Code, Message: err.Error(), After: known.After}
+	worst := worstOf(err)
+	return &Error{Code: worst.Code, Message: err.Error(), After: worst.After}
+}
+
+// worstOf walks through the tree of a wrapped error.
+func worstOf(err error) *Error {
+	switch err := err.(type) {
+	case *Error:
+		return err
+	case *Failure:
+		return err.contractError()
+	case interface{ Unwrap() error }:
+		if inner := err.Unwrap(); inner != nil {
+			return worstOf(inner)
+		}
+	case interface{ Unwrap() []error }:
+		var worst *Error
+		for _, inner := range err.Unwrap() {
+			if one := worstOf(inner); worst == nil || isWorse(one, worst) {
+				worst = one
+			}
+		}
+		if worst != nil {
+			return worst
+		}
+	}
+	return &Error{Code: CodeInternal, Message: err.Error()}
+}
+
+// isWorse orders errors: NotFound, an outage, the longest wait, what a wait does not mend.
+func isWorse(one, other *Error) bool {
+	rank := func(e *Error) int {
+		switch e.Code {
+		case CodeNotFound:
+			return 0
+		case CodeUnavailable:
+			return 1
+		case CodeRetryAfter:
+			return 2
+		}
+		return 3
+	}
+	if rank(one) != rank(other) {
+		return rank(one) > rank(other)
+	}
+	return one.Code == CodeRetryAfter && one.After > other.After
 }
 
 // IsNotFound reports whether the error says that the object does not exist.
-func IsNotFound(err error) bool {
-	var known *Error
-	return errors.As(err, &known) && known.Code == CodeNotFound
-}
+func IsNotFound(err error) bool { return err != nil && AsError(err).Code == CodeNotFound }
 
 // NotFound says that the object does not exist. About a machine, it deletes the node.
 func NotFound(format string, args ...any) error { return failure(CodeNotFound, format, args) }

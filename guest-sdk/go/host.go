@@ -33,7 +33,8 @@ func UseHost(host Host) (before Host) {
 // Config returns the cloud-config of this call.
 func Config() string { return current.Config() }
 
-// Event emits an Event about the Service or the node of this call.
+// Event emits an Event about the Service of this call; in a call about nodes or routes, about the
+// provider.
 func Event(reason, format string, args ...any) {
 	current.EmitEvent(false, reason, fmt.Sprintf(format, args...))
 }
@@ -46,8 +47,14 @@ func WarningEvent(reason, format string, args ...any) {
 // CacheGet returns a value that an earlier call set. The host may drop a value at any time.
 func CacheGet[T any](key string) (value T, found bool) {
 	bytes, found := current.CacheGet(key)
+	return cached[T](bytes, found)
+}
+
+// cached reads a value whole or not at all: another release may have set it.
+func cached[T any](bytes []byte, found bool) (T, bool) {
+	var value, none T
 	if !found || json.Unmarshal(bytes, &value) != nil {
-		return value, false
+		return none, false
 	}
 	return value, true
 }
@@ -70,9 +77,7 @@ func CacheUpdate[T any](key string, ttl time.Duration, change func(value T, foun
 	var changed T
 	for range changesMax {
 		before, exists := current.CacheGet(key)
-		var value T
-		readable := exists && json.Unmarshal(before, &value) == nil
-		changed = change(value, readable)
+		changed = change(cached[T](before, exists))
 		after, err := json.Marshal(changed)
 		if err != nil {
 			return changed, false

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +60,13 @@ type Failure struct {
 	Message string
 }
 
-func (f *Failure) Error() string { return string(f.Kind) + ": " + f.Message }
+func (f *Failure) Error() string { return f.contractError().Message }
+
+// Timeout is net.Error's.
+func (f *Failure) Timeout() bool { return f.Kind == FailureTimeout }
+
+// Temporary is net.Error's.
+func (f *Failure) Temporary() bool { return f.contractError().Code == CodeUnavailable }
 
 // As lets errors.As find the contract error that a failure is.
 func (f *Failure) As(target any) bool {
@@ -128,10 +135,15 @@ func (a *API) Origin() string {
 // Request begins a request to the path that the segments are; each is escaped.
 func (a *API) Request(method string, segments ...string) *Request {
 	address := strings.TrimRight(a.Endpoint, "/")
+	var broken error
 	for _, segment := range segments {
+		if segment == "" {
+			// DELETE /servers/ is another request than DELETE /servers/ID.
+			broken = Internal("%s %s: a segment of the path is empty", method, address)
+		}
 		address += "/" + escapeSegment(segment)
 	}
-	return &Request{api: a, raw: RawRequest{
+	return &Request{api: a, broken: broken, raw: RawRequest{
 		Method: method, URL: address, Credential: a.Credential, Timeout: a.Timeout,
 		Headers: [][2]string{{"accept", "application/json"}},
 	}}
@@ -160,7 +172,8 @@ func escapeSegment(segment string) string {
 	return url.PathEscape(segment)
 }
 
-// Request is a request that is being built.
+// Request is a request that is being built. Its methods return a new one, so that a request can be the
+// beginning of several.
 type Request struct {
 	api    *API
 	raw    RawRequest
@@ -169,13 +182,16 @@ type Request struct {
 
 // Query adds a parameter.
 func (r *Request) Query(key, value string) *Request {
-	separator := "?"
+	next, separator := *r, "?"
 	if strings.Contains(r.raw.URL, "?") {
 		separator = "&"
 	}
-	r.raw.URL += separator + url.QueryEscape(key) + "=" + url.QueryEscape(value)
-	return r
+	next.raw.URL += separator + escapeQuery(key) + "=" + escapeQuery(value)
+	return &next
 }
+
+// Some servers do not read a plus sign as a space.
+func escapeQuery(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // QueryUnlessEmpty adds a parameter that has a value.
 func (r *Request) QueryUnlessEmpty(key, value string) *Request {
@@ -187,16 +203,18 @@ func (r *Request) QueryUnlessEmpty(key, value string) *Request {
 
 // Header adds a header.
 func (r *Request) Header(name, value string) *Request {
-	r.raw.Headers = append(r.raw.Headers, [2]string{strings.ToLower(name), value})
-	return r
+	next := *r
+	next.raw.Headers = append(slices.Clip(r.raw.Headers), [2]string{strings.ToLower(name), value})
+	return &next
 }
 
 // JSON sets the body.
 func (r *Request) JSON(value any) *Request {
 	body, err := json.Marshal(value)
 	if err != nil {
-		r.broken = Internal("%s: the body is not JSON: %v", r.line(), err)
-		return r
+		next := *r
+		next.broken = Internal("%s: the body is not JSON: %v", r.line(), err)
+		return &next
 	}
 	return r.Body("application/json", body)
 }
@@ -208,11 +226,11 @@ func (r *Request) Form(values url.Values) *Request {
 
 // Body sets the body.
 func (r *Request) Body(contentType string, body []byte) *Request {
-	if body == nil {
-		body = []byte{}
+	next := r.Header("content-type", contentType)
+	if next.raw.Body = body; body == nil {
+		next.raw.Body = []byte{}
 	}
-	r.raw.Body = body
-	return r.Header("content-type", contentType)
+	return next
 }
 
 // Raw returns the request as the contract has it.
@@ -252,7 +270,7 @@ func (r *Request) judged(answers []RawAnswer, index int) Result[*Response] {
 	}
 	answer := answers[index]
 	if answer.Failure != nil {
-		return Result[*Response]{Err: fmt.Errorf("%s: %w", r.line(), answer.Failure.contractError())}
+		return Result[*Response]{Err: fmt.Errorf("%s: %w", r.line(), answer.Failure)}
 	}
 	response := &Response{RawResponse: answer.Response, line: r.line()}
 	if r.api.Judge != nil {
@@ -285,22 +303,6 @@ func SendEvery(requests ...*Request) ([]*Response, error) {
 	return responses, nil
 }
 
-func isWorse(one, other *Error) bool {
-	rank := func(e *Error) int {
-		switch e.Code {
-		case CodeUnavailable:
-			return 0
-		case CodeRetryAfter:
-			return 1
-		}
-		return 2
-	}
-	if rank(one) != rank(other) {
-		return rank(one) > rank(other)
-	}
-	return rank(one) == 1 && one.After > other.After
-}
-
 func (r *Request) line() string {
 	path, _, _ := strings.Cut(r.raw.URL, "?")
 	return r.raw.Method + " " + path
@@ -322,13 +324,13 @@ func (r *Response) Header(name string) string {
 	return ""
 }
 
-// JSON reads the body. An empty body is null.
+// JSON reads the body. An empty body or null is an error: Go would read it as an empty value, and an
+// empty list may delete nodes. An absent member of an object still reads as an empty one.
 func (r *Response) JSON(into any) error {
-	body := r.Body
-	if len(body) == 0 {
-		body = []byte("null")
+	if body := strings.TrimSpace(string(r.Body)); body == "" || body == "null" {
+		return Internal("%s: the answer is empty: %q", r.line, body)
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := json.Unmarshal(r.Body, into); err != nil {
 		return Internal("%s: unexpected JSON: %v", r.line, err)
 	}
 	return nil

@@ -1,7 +1,7 @@
 package provider
 
 import (
-	"encoding/binary"
+	"encoding/json"
 	"hash/fnv"
 	"net/netip"
 	"slices"
@@ -12,16 +12,21 @@ import (
 // of all nodes where one field is enough.
 type NodeSet interface {
 	Len() int
-	// Digest is equal for equal sets: names, provider IDs and addresses.
+	// Digest differs where any field of any node differs.
 	Digest() uint64
 	Names() []string
 	// ProviderIDs has an empty string for a node without provider ID.
 	ProviderIDs() []string
 	Addresses(kind AddressType) [][]string
-	// Label has an empty string for a node without the label.
-	Label(key string) []string
+	Label(key string) []LabelValue
 	// Get returns one whole node; false beyond the end.
 	Get(index int) (Node, bool)
+}
+
+// LabelValue is the value of a node's label, if the node has the label.
+type LabelValue struct {
+	Value string
+	Found bool
 }
 
 // InternalIPs returns the first internal IP of this family of each node that has one.
@@ -43,6 +48,7 @@ type Nodes []Node
 
 // NewNodes returns the nodes, sorted.
 func NewNodes(nodes ...Node) Nodes {
+	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(one, other Node) int { return strings.Compare(one.Name, other.Name) })
 	return nodes
 }
@@ -51,18 +57,8 @@ func (n Nodes) Len() int { return len(n) }
 
 func (n Nodes) Digest() uint64 {
 	hash := fnv.New64a()
-	part := func(text string) {
-		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
-		hash.Write([]byte(text))
-	}
-	for _, node := range n {
-		part(node.Name)
-		part(node.ProviderID)
-		for _, address := range node.Addresses {
-			part(string(address.Type))
-			part(address.Address)
-		}
-	}
+	// Plain data, whose JSON is in a fixed order.
+	_ = json.NewEncoder(hash).Encode(n)
 	return hash.Sum64()
 }
 
@@ -85,8 +81,11 @@ func (n Nodes) Addresses(kind AddressType) [][]string {
 	})
 }
 
-func (n Nodes) Label(key string) []string {
-	return column(n, func(node Node) string { return node.Labels[key] })
+func (n Nodes) Label(key string) []LabelValue {
+	return column(n, func(node Node) LabelValue {
+		value, found := node.Labels[key]
+		return LabelValue{value, found}
+	})
 }
 
 func (n Nodes) Get(index int) (Node, bool) {

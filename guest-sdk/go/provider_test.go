@@ -113,6 +113,39 @@ func TestARequestIsEscapedAndNamesItsCredential(t *testing.T) {
 	}
 }
 
+func TestARequestIsTheBeginningOfSeveral(t *testing.T) {
+	host := providertest.New(t)
+	host.Cloud = answers(200, nil, "{}")
+	base := (&provider.API{Endpoint: "http://c"}).Get("a").Query("q", "x y")
+	for _, cursor := range []string{"", "2"} {
+		if _, err := base.QueryUnlessEmpty("cursor", cursor).Header("h", cursor).Send(); err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{"GET http://c/a?q=x%20y", "GET http://c/a?q=x%20y&cursor=2"}
+	if got := host.Requests(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v", got)
+	}
+	if _, err := (&provider.API{Endpoint: "http://c"}).Delete("servers", "").Send(); err == nil || len(host.Requests()) != 2 {
+		t.Errorf("an empty segment: got %v", err)
+	}
+}
+
+func TestAnAnswerWithoutJSONIsNoEmptyList(t *testing.T) {
+	host := providertest.New(t)
+	for _, body := range []string{"", "null", " null\n", "{}", "<html>"} {
+		host.Cloud = answers(200, nil, body)
+		response, err := (&provider.API{Endpoint: "http://c"}).Get("a").Send()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []int
+		if err := response.JSON(&list); err == nil || provider.AsError(err).Code != provider.CodeInternal {
+			t.Errorf("%q: got %v", body, err)
+		}
+	}
+}
+
 func TestABodyThatIsNoJSONIsNotSentAndTheOtherRequestsAre(t *testing.T) {
 	host := providertest.New(t)
 	host.Cloud = answers(200, nil, "{}")
@@ -154,6 +187,19 @@ func TestAnErrorKeepsItsReactionInAChain(t *testing.T) {
 	}
 	if got := provider.AsError(errors.New("no contract error")); got.Code != provider.CodeInternal {
 		t.Errorf("got %+v", got)
+	}
+	for want, err := range map[provider.Code]error{
+		provider.CodeUnavailable: errors.Join(provider.NotFound("no flavor"), provider.Unavailable("503")),
+		provider.CodeInternal:    fmt.Errorf("x: %w", errors.Join(errors.New("odd"), provider.NotFound("no flavor"))),
+		provider.CodeNotFound:    errors.Join(provider.NotFound("one"), provider.NotFound("other")),
+		provider.CodeDenied:      fmt.Errorf("x: %w", &provider.Failure{Kind: provider.FailureForbidden}),
+	} {
+		if got := provider.AsError(err); got.Code != want || got.Message != err.Error() {
+			t.Errorf("%v: got %+v", err, got)
+		}
+	}
+	if provider.AsError(nil) != nil || provider.IsNotFound(nil) {
+		t.Error("nil is an error")
 	}
 	if !provider.IsNotFound(fmt.Errorf("x: %w", provider.NotFound("y"))) || provider.Absent(provider.NotFound("y")) != nil {
 		t.Error("NotFound is not found")
@@ -258,7 +304,7 @@ func TestNodesAreSortedAndTheirColumnsHaveOneEntryEach(t *testing.T) {
 		provider.Node{Name: "a", Labels: map[string]string{"l": "v"}},
 	)
 	if !reflect.DeepEqual(nodes.Names(), []string{"a", "b"}) || !reflect.DeepEqual(nodes.ProviderIDs(), []string{"", "x://2"}) ||
-		!reflect.DeepEqual(nodes.Label("l"), []string{"v", ""}) {
+		!reflect.DeepEqual(nodes.Label("l"), []provider.LabelValue{{Value: "v", Found: true}, {}}) {
 		t.Errorf("got %v", nodes)
 	}
 	if got := provider.InternalIPs(nodes, provider.IPv4); !reflect.DeepEqual(got, []string{"10.0.0.2"}) {
@@ -270,9 +316,12 @@ func TestNodesAreSortedAndTheirColumnsHaveOneEntryEach(t *testing.T) {
 	if _, found := nodes.Get(2); found {
 		t.Error("there is a third node")
 	}
-	other := provider.NewNodes(provider.Node{Name: "a"}, provider.Node{Name: "b", ProviderID: "x://2"})
-	if nodes.Digest() == other.Digest() {
-		t.Error("other addresses have the same digest")
+	other := provider.NewNodes(nodes...)
+	if nodes.Digest() != other.Digest() {
+		t.Error("equal sets have different digests")
+	}
+	if other[0].Ready = true; nodes.Digest() == other.Digest() {
+		t.Error("another field has the same digest")
 	}
 }
 
@@ -317,6 +366,29 @@ func TestLogLinesHaveTheirFieldsAndGroups(t *testing.T) {
 	want := []providertest.Event{{Warning: true, Reason: "Reason", Message: "5 left"}}
 	if got := host.Events(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestTheTestHostRefusesWhatTheHostRefuses(t *testing.T) {
+	host := providertest.New(t)
+	host.Cloud = answers(200, nil, "{}")
+	with := func(credential string) *provider.API {
+		return &provider.API{Endpoint: "http://c", Credential: credential}
+	}
+	for _, request := range []*provider.Request{
+		with("").Get("a").Header("Cookie", "x"), with("api").Get("a").Header("Authorization", "x"),
+		(&provider.API{Endpoint: "http://user:password@c"}).Get("a"), (&provider.API{Endpoint: "c"}).Get("a"),
+	} {
+		_, err := request.Send()
+		var failure *provider.Failure
+		if !errors.As(err, &failure) || failure.Kind != provider.FailureMalformed || provider.AsError(err).Code != provider.CodeInternal {
+			t.Errorf("%v: got %v", request.Raw(), err)
+		}
+	}
+	host.Fail = func(provider.RawRequest) *provider.Failure { return &provider.Failure{Kind: provider.FailureTimeout} }
+	_, err := with("").Get("a").Send()
+	if want := "GET http://c/a: the cloud did not answer in time"; err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -35,7 +35,8 @@ type LoadBalancers interface {
 // LoadBalancerInventory lists and deletes load balancers without their Services.
 type LoadBalancerInventory interface {
 	ListLoadBalancers(cluster string) ([]Owned, error)
-	// DeleteLoadBalancer deletes nothing of another Service than this one; nil stands for any.
+	// DeleteLoadBalancer deletes a load balancer that ListLoadBalancers returned, unless another
+	// Service uses it by now. The Service is the one that was listed; nil where none was.
 	DeleteLoadBalancer(cluster, name string, service *ServiceRef) error
 }
 
@@ -61,22 +62,26 @@ type Result[T any] struct {
 // Info describes a provider.
 type Info struct {
 	Name, Version, Description string
-	// ProviderIDSchemes are the schemes of the provider's own provider IDs; none stands for Name.
+	// ProviderIDSchemes are the schemes of the provider's own provider IDs; nil stands for Name, and an
+	// empty slice for none: the operator then claims prefixes of provider IDs.
 	ProviderIDSchemes []string
-	HasClusterID      bool
+	// WithoutClusterID says that the provider works without a name of the cluster.
+	WithoutClusterID bool
 	// SerialLoadBalancers asks for one call about load balancers at a time.
 	SerialLoadBalancers bool
-	Extra               map[string]string
+	// PageNodes is the most nodes that DescribeInstances gets at once, 1 to 500; 0 for the host's 500.
+	PageNodes int
+	Extra     map[string]string
 }
 
 // Severity of a [Problem].
 type Severity uint8
 
 const (
-	// Warning does not prevent calls.
-	Warning Severity = iota
 	// Fatal refuses the cloud-config.
-	Fatal
+	Fatal Severity = iota
+	// Warning does not prevent calls.
+	Warning
 )
 
 // Problem of a cloud-config.
@@ -96,6 +101,16 @@ const (
 	State Detail = iota
 	// Metadata is every field.
 	Metadata
+)
+
+// Keys of Extra that the host knows. The value of the first two is "true".
+const (
+	// WithoutProviderID, of an [Instance]: the cloud has no IDs, and ProviderID is empty.
+	WithoutProviderID = "without-provider-id"
+	// EnableNodeAddresses, of a [Route]: the host compares TargetAddresses with the node's.
+	EnableNodeAddresses = "enable-node-addresses"
+	// SystemUUID, of a [Node]: the UUID that the machine reports.
+	SystemUUID = "system-uuid"
 )
 
 // Instance is a machine behind a node.
@@ -258,7 +273,7 @@ type Target struct {
 
 // Route is a route of the cloud.
 type Route struct {
-	// Name is the cloud's, and enough to delete the route.
+	// Name is the cloud's name of the route.
 	Name            string
 	Target          Target
 	TargetAddresses []NodeAddress
@@ -282,7 +297,7 @@ type PersistentVolume struct {
 	Name, UID            string
 	Labels, Annotations  map[string]string
 	StorageClass, Source string
-	// Driver and Handle are those of a CSI volume.
+	// Driver and Handle are the volume's driver and its ID in the cloud, as far as Source has them.
 	Driver, Handle    string
 	Attributes, Extra map[string]string
 }

@@ -16,9 +16,9 @@ type page[T any] struct {
 }
 
 // list collects every record that matches the request's filters.
-func list[T any](request func() *provider.Request) ([]T, error) {
+func list[T any](request *provider.Request) ([]T, error) {
 	return provider.Pages(func(cursor string) ([]T, string, error) {
-		response, err := request().Query("limit", pageEntries).QueryUnlessEmpty("cursor", cursor).Send()
+		response, err := request.Query("limit", pageEntries).QueryUnlessEmpty("cursor", cursor).Send()
 		if err != nil {
 			return nil, "", err
 		}
@@ -91,6 +91,6 @@ type cloudRoute struct {
 
 func (c *cloud) zones() ([]zone, error) {
 	return provider.Cached("zones", zonesTTL, func() ([]zone, error) {
-		return list[zone](func() *provider.Request { return c.Get("v1", "zones") })
+		return list[zone](c.Get("v1", "zones"))
 	})
 }

@@ -210,7 +210,7 @@ func (simCloud) DeleteLoadBalancer(cluster, name string, service *provider.Servi
 	if err != nil {
 		return err
 	}
-	all, err := list[elasticIP](func() *provider.Request { return cloud.Get("v1", "elastic-ips").Query("name", name) })
+	all, err := list[elasticIP](cloud.Get("v1", "elastic-ips").Query("name", name))
 	if err != nil {
 		return err
 	}
@@ -238,9 +238,7 @@ func (c *cloud) present(cluster, name string) ([]elasticIP, []virtualServer, err
 }
 
 func owned[T any](c *cloud, kind, cluster, name string) ([]T, error) {
-	return list[T](func() *provider.Request {
-		return c.Get("v1", kind).Query("tag", clusterTag+"="+cluster).QueryUnlessEmpty("name", name)
-	})
+	return list[T](c.Get("v1", kind).Query("tag", clusterTag+"="+cluster).QueryUnlessEmpty("name", name))
 }
 
 // remove deletes virtual servers first: an address in use cannot be released.

@@ -71,16 +71,15 @@ func (c *cloud) machinesOf(names, ids []string) ([]machine, error) {
 		switch {
 		case len(names) > askedMax:
 		case ids[index] == "":
-			request.Query("name", name)
+			request = request.Query("name", name)
 		default:
-			request.Query("id", id)
+			request = request.Query("id", id)
 		}
 	}
 	if !asked {
 		return nil, nil
 	}
-	filtered := *request
-	machines, err := list[machine](func() *provider.Request { next := filtered; return &next })
+	machines, err := list[machine](request)
 	if machines == nil {
 		machines = []machine{}
 	}

@@ -44,7 +44,7 @@ func (simCloud) CheckConfig(text string) []provider.Problem {
 
 func (simCloud) Origins(text string) []string {
 	cloud, problems := parse(text)
-	if len(problems) > 0 {
+	if provider.HasFatal(problems) {
 		return nil
 	}
 	return []string{cloud.Origin()}

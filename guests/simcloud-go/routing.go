@@ -87,7 +87,7 @@ func (simCloud) CreateRoutes(cluster string, wanted []provider.NewRoute) ([]erro
 func (c *cloud) targets(wanted []provider.NewRoute) (ids []string, errors []error, err error) {
 	byName := map[string]string{}
 	if slices.ContainsFunc(wanted, func(route provider.NewRoute) bool { return route.ProviderID == "" }) {
-		machines, err := list[machine](func() *provider.Request { return c.Get("v1", "instances") })
+		machines, err := list[machine](c.Get("v1", "instances"))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -42,11 +42,8 @@ type Options struct {
 	// Credential names the operator's credential for a request, which the host then signs or logs in;
 	// nil or empty leaves the vendor's own Authorization.
 	Credential func(*http.Request) string
-	// IsNotFound tells which errors of the vendor say that a machine does not exist, beside
-	// cloudprovider.InstanceNotFound; nil for none.
-	IsNotFound func(error) bool
-	// Serial asks about the nodes of a call one after the other, for a vendor whose code may not run
-	// in several goroutines.
+	// Serial asks about the nodes of a call, and creates routes, one after the other: for a vendor whose
+	// code may not run in several goroutines.
 	Serial bool
 }
 
@@ -65,6 +62,10 @@ type Cloud struct {
 func New(options Options) *Cloud {
 	cloud := &Cloud{options: options}
 	cloud.made = func(config string) (cloudprovider.Interface, error) {
+		if config == "" {
+			// Upstream's way to say that there is no cloud-config.
+			return cloudprovider.GetCloudProvider(options.Registered, nil)
+		}
 		return cloudprovider.GetCloudProvider(options.Registered, strings.NewReader(config))
 	}
 	transport := func(request *http.Request) (*http.Response, error) {
@@ -99,32 +100,28 @@ func (c *Cloud) Origins(text string) []string {
 func (c *Cloud) vendor() (cloudprovider.Interface, error) {
 	c.once.Do(func() {
 		c.in, c.err = c.made(provider.Config())
-		if c.err == nil && c.in == nil {
+		switch {
+		case c.err != nil:
+			c.err = failed(c.err)
+		case c.in == nil:
 			c.err = provider.Internal("no package of this program registered the cloud provider %q", c.options.Registered)
-		}
-		if c.err == nil {
+		default:
 			c.in.Initialize(&c.kube, make(chan struct{}))
 		}
 	})
-	if c.err != nil {
-		return nil, c.failed(c.err)
-	}
-	return c.in, nil
+	return c.in, c.err
 }
 
-// failed finds the contract's error whose reaction fits. Upstream repeats every other failure, and so
-// does the host after Unavailable.
-func (c *Cloud) failed(err error) error {
-	var known *provider.Error
+// failed finds the contract's error whose reaction fits. It is never NotFound: upstream deletes a node
+// or forgets a load balancer only where a function returns "does not exist" without an error, and an
+// error may be about another object. Upstream repeats every other failure, and so does the host after
+// Unavailable.
+func failed(err error) error {
 	var failure *provider.Failure
 	var retry *api.RetryError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &known) && !errors.As(err, &failure):
-		return err
-	case errors.Is(err, cloudprovider.InstanceNotFound), c.options.IsNotFound != nil && c.options.IsNotFound(err):
-		return provider.NotFound("%v", err)
 	case errors.Is(err, cloudprovider.ImplementedElsewhere):
 		return provider.ImplementedElsewhere("%v", err)
 	case errors.Is(err, cloudprovider.NotImplemented):
@@ -167,31 +164,34 @@ func (c *Cloud) GetLoadBalancer(cluster string, service *provider.Service) (*pro
 	}
 	status, exists, err := balancers.GetLoadBalancer(context.Background(), cluster, object)
 	if err != nil || !exists {
-		return nil, c.failed(err)
+		return nil, failed(err)
 	}
 	return fromStatus(status), nil
 }
 
 func (c *Cloud) EnsureLoadBalancer(cluster string, service *provider.Service, nodes provider.NodeSet) (*provider.LoadBalancerStatus, error) {
-	object, machines := c.kube.use(service), c.kube.useNodes(nodes)
+	object, machines := c.kube.use(service), c.kube.useNodes(nodes, true)
 	balancers, err := c.balancers()
 	if err != nil {
 		return nil, err
 	}
 	status, err := balancers.EnsureLoadBalancer(context.Background(), cluster, object, machines)
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, failed(err)
+	}
+	if status == nil {
+		return nil, provider.Internal("service status returned by EnsureLoadBalancer is nil")
 	}
 	return fromStatus(status), nil
 }
 
 func (c *Cloud) UpdateLoadBalancer(cluster string, service *provider.Service, nodes provider.NodeSet) error {
-	object, machines := c.kube.use(service), c.kube.useNodes(nodes)
+	object, machines := c.kube.use(service), c.kube.useNodes(nodes, true)
 	balancers, err := c.balancers()
 	if err != nil {
 		return err
 	}
-	return c.failed(balancers.UpdateLoadBalancer(context.Background(), cluster, object, machines))
+	return failed(balancers.UpdateLoadBalancer(context.Background(), cluster, object, machines))
 }
 
 func (c *Cloud) EnsureLoadBalancerDeleted(cluster string, service *provider.Service) error {
@@ -200,5 +200,10 @@ func (c *Cloud) EnsureLoadBalancerDeleted(cluster string, service *provider.Serv
 	if err != nil {
 		return err
 	}
-	return c.failed(balancers.EnsureLoadBalancerDeleted(context.Background(), cluster, object))
+	// As upstream: some vendors fail to delete what does not exist.
+	_, exists, err := balancers.GetLoadBalancer(context.Background(), cluster, object)
+	if err != nil || !exists {
+		return failed(err)
+	}
+	return failed(balancers.EnsureLoadBalancerDeleted(context.Background(), cluster, object))
 }

@@ -148,26 +148,106 @@ func TestNodesAreDescribedByEitherGenerationOfInterfaces(t *testing.T) {
 			!reflect.DeepEqual(a.Addresses, []provider.NodeAddress{{Type: provider.InternalIP, Address: "10.0.0.1"}}) {
 			t.Errorf("old %v: got %+v", old, a)
 		}
-		if !provider.IsNotFound(results[1].Err) {
-			t.Errorf("old %v: got %v", old, results[1].Err)
+		if got := results[1].Err; got == nil || provider.IsNotFound(got) {
+			t.Errorf("old %v: only the state may say that a machine does not exist: got %v", old, got)
 		}
-		if results[2].Value.Shutdown == old || results[2].Err != nil {
+		if results[2].Value.Shutdown || results[2].Err != nil {
 			t.Errorf("old %v: got %+v", old, results[2])
 		}
-		if sent := host.Requests(); len(sent) != 3 {
+		// A failure is not shared: InstanceID, addresses and zones of the machine that is gone.
+		if sent := host.Requests(); len(sent) > 5 {
 			t.Errorf("old %v: each machine is asked about once, but sent %v", old, sent)
 		}
 	}
 }
 
-func TestTheStateOfAnInitialisedNodeNeedsNoMetadata(t *testing.T) {
-	cloud, _ := of(t, &vendor{})
-	nodes := provider.NewNodes(provider.Node{Name: "a", ProviderID: "vendor://1"})
-	results, err := cloud.DescribeInstances(nodes, provider.State)
-	if want := (provider.Instance{ProviderID: "vendor://1"}); err != nil || !reflect.DeepEqual(results[0].Value, want) {
-		t.Errorf("got %+v, %v", results, err)
+func TestTheStateIsExistenceAndPower(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		cloud, _ := of(t, &vendor{old: old})
+		nodes := provider.NewNodes(provider.Node{Name: "a"}, provider.Node{Name: "gone"},
+			provider.Node{Name: "gone-too", ProviderID: "vendor://gone-too"}, provider.Node{Name: "off-b", ProviderID: "vendor://off-b"})
+		results, err := cloud.DescribeInstances(nodes, provider.State)
+		if err != nil || len(results) != 4 {
+			t.Fatalf("old %v: got %v, %v", old, results, err)
+		}
+		if want := (provider.Instance{ProviderID: "vendor://a"}); !reflect.DeepEqual(results[0].Value, want) {
+			t.Errorf("old %v: got %+v", old, results[0])
+		}
+		for _, gone := range results[1:3] {
+			if !provider.IsNotFound(gone.Err) {
+				t.Errorf("old %v: got %+v", old, gone)
+			}
+		}
+		// The older vendor cannot tell.
+		if results[3].Value.Shutdown == old || results[3].Err != nil {
+			t.Errorf("old %v: got %+v", old, results[3])
+		}
 	}
 }
+
+// noShutdown is a vendor whose machines have no power state, and which forgets a machine between two
+// questions.
+type noShutdown struct {
+	*vendor
+	err error
+}
+
+func (n noShutdown) InstanceShutdown(context.Context, *v1.Node) (bool, error) { return false, n.err }
+
+func TestAVendorThatCannotTellThePowerStateDeletesNoNode(t *testing.T) {
+	node := &v1.Node{}
+	node.Name, node.Spec.ProviderID = "a", "vendor://a"
+	for err, code := range map[error]provider.Code{
+		cloudprovider.NotImplemented: 99, cloudprovider.InstanceNotFound: 99, errors.New("busy"): provider.CodeUnavailable,
+	} {
+		in := &vendor{}
+		of(t, in)
+		got := described(second{noShutdown{in, err}}, node, provider.State)
+		if code == 99 && (got.Err != nil || got.Value.Shutdown) || code != 99 && provider.AsError(got.Err).Code != code {
+			t.Errorf("%v: got %+v", err, got)
+		}
+	}
+}
+
+// withoutIDs is an older vendor whose machines have no IDs.
+type withoutIDs struct{ older }
+
+func (withoutIDs) InstanceID(context.Context, types.NodeName) (string, error) {
+	return "", cloudprovider.NotImplemented
+}
+func (withoutIDs) InstanceTypeByProviderID(context.Context, string) (string, error) {
+	return "", errors.New("there are no IDs")
+}
+
+func TestACloudWithoutIDsIsAskedByName(t *testing.T) {
+	in := &vendor{old: true}
+	of(t, in)
+	look, node := first{in, withoutIDs{older{in}}, nil}, &v1.Node{}
+	node.Name = "a"
+	got := described(look, node, provider.Metadata)
+	if got.Err != nil || got.Value.ProviderID != "" || got.Value.Extra[provider.WithoutProviderID] != "true" || got.Value.InstanceType != "by name" {
+		t.Errorf("got %+v", got)
+	}
+	if got := described(look, node, provider.State); provider.AsError(got.Err).Code != provider.CodeUnsupported {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAPanicAboutOneNodeIsItsError(t *testing.T) {
+	cloud, _ := of(t, &vendor{})
+	in := &panicking{vendor: &vendor{}}
+	cloud.made = func(string) (cloudprovider.Interface, error) { return in, nil }
+	results, err := cloud.DescribeInstances(provider.NewNodes(provider.Node{Name: "a"}), provider.State)
+	if err != nil || provider.AsError(results[0].Err).Code != provider.CodeInternal || !strings.Contains(results[0].Err.Error(), "odd") {
+		t.Errorf("got %v, %v", results, err)
+	}
+}
+
+// panicking is a vendor with a bug.
+type panicking struct{ *vendor }
+
+func (p *panicking) InstancesV2() (cloudprovider.InstancesV2, bool)         { return p, true }
+func (p *panicking) InstanceExists(context.Context, *v1.Node) (bool, error) { panic("odd") }
 
 func TestAFailedLookUpIsNotAMissingMachine(t *testing.T) {
 	cloud, host := of(t, &vendor{})
@@ -179,29 +259,28 @@ func TestAFailedLookUpIsNotAMissingMachine(t *testing.T) {
 }
 
 func TestAVendorsErrorIsTheContractsErrorOfTheSameReaction(t *testing.T) {
-	cloud := New(Options{IsNotFound: func(err error) bool { return err.Error() == "none here" }})
 	wrapped := func(err error) error { return fmt.Errorf("vendor: %w", err) }
 	for _, one := range []struct {
 		err   error
 		code  provider.Code
 		after time.Duration
 	}{
-		{wrapped(cloudprovider.InstanceNotFound), provider.CodeNotFound, 0},
-		{errors.New("none here"), provider.CodeNotFound, 0},
+		// An error says nothing about whether the object of the call exists.
+		{cloudprovider.InstanceNotFound, provider.CodeUnavailable, 0},
+		{wrapped(cloudprovider.InstanceNotFound), provider.CodeUnavailable, 0},
 		{wrapped(cloudprovider.ImplementedElsewhere), provider.CodeImplementedElsewhere, 0},
 		{wrapped(cloudprovider.NotImplemented), provider.CodeUnsupported, 0},
 		{wrapped(api.NewRetryError("later", time.Minute)), provider.CodeRetryAfter, time.Minute},
 		{wrapped(&provider.Failure{Kind: provider.FailureForbidden}), provider.CodeDenied, 0},
 		{wrapped(&provider.Failure{Kind: provider.FailureTimeout}), provider.CodeUnavailable, 0},
 		{errors.New("anything else"), provider.CodeUnavailable, 0},
-		{provider.Exhausted("quota"), provider.CodeExhausted, 0},
 	} {
-		got := provider.AsError(cloud.failed(one.err))
+		got := provider.AsError(failed(one.err))
 		if got.Code != one.code || got.After != one.after || got.Message != one.err.Error() {
 			t.Errorf("%v: got %+v", one.err, got)
 		}
 	}
-	if err := cloud.failed(nil); err != nil {
+	if err := failed(nil); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
@@ -235,8 +314,17 @@ func (v *vendor) EnsureLoadBalancer(ctx context.Context, _ string, service *v1.S
 	for range 2 {
 		patch := []byte(`{"metadata":{"annotations":{"a":"b"}}}`)
 		_, err = v.clients.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		if !apierrors.IsNotFound(err) {
+		if !apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("a patch: %w", err)
+		}
+	}
+	// "Not found" would say that these do not exist.
+	_, other := v.clients.CoreV1().Services(service.Namespace).Get(ctx, "other", metav1.GetOptions{})
+	_, elsewhere := v.clients.CoreV1().Nodes().Get(ctx, "elsewhere", metav1.GetOptions{})
+	_, some := v.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "a=b"})
+	for _, err := range []error{other, elsewhere, some} {
+		if !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("an object that the call does not have: %w", err)
 		}
 	}
 	mode := v1.LoadBalancerIPModeProxy

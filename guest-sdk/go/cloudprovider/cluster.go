@@ -20,13 +20,15 @@ import (
 
 // cluster is the Kubernetes API that a vendor's provider finds in the sandbox, as a
 // cloudprovider.ControllerClientBuilder: the nodes and the Service of the call. An Event becomes an
-// Event of the call. Every other request is refused with 404, and the log has a warning for each
-// kind of request; a change of an object is not sent to the cluster, because the contract has no
-// way for it.
+// Event of the call. Every other request is refused with 403, because 404 would say that the object
+// does not exist, and the log has a warning for each. A change of an object is not sent to the cluster:
+// the contract has no way for it.
 type cluster struct {
-	mutex   sync.Mutex
-	nodes   []*v1.Node
-	service *v1.Service
+	mutex sync.Mutex
+	nodes []*v1.Node
+	// hasAllNodes says that the nodes are all that a load balancer may have, and not one page of many.
+	hasAllNodes bool
+	service     *v1.Service
 	// told are the requests about which the log has a warning.
 	told map[string]bool
 }
@@ -39,17 +41,17 @@ func (c *cluster) use(service *provider.Service) *v1.Service {
 	return object
 }
 
-func (c *cluster) useNodes(nodes provider.NodeSet) []*v1.Node {
-	all := make([]*v1.Node, 0, nodes.Len())
+func (c *cluster) useNodes(nodes provider.NodeSet, all bool) []*v1.Node {
+	objects := make([]*v1.Node, 0, nodes.Len())
 	for index := range nodes.Len() {
 		if node, found := nodes.Get(index); found {
-			all = append(all, toNode(node))
+			objects = append(objects, toNode(node))
 		}
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.nodes = all
-	return all
+	c.nodes, c.hasAllNodes = objects, all
+	return objects
 }
 
 // Config is cloudprovider.ControllerClientBuilder's, as the methods below.
@@ -95,12 +97,14 @@ func (c *cluster) RoundTrip(request *http.Request) (*http.Response, error) {
 func (c *cluster) answer(request *http.Request, body []byte) (int, any) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	path, get := request.URL.Path, request.Method == http.MethodGet && request.URL.Query().Get("watch") == ""
+	path, query := request.URL.Path, request.URL.Query()
+	get := request.Method == http.MethodGet && query.Get("watch") == ""
+	selects := query.Get("labelSelector") != "" || query.Get("fieldSelector") != ""
 	node, isNode := strings.CutPrefix(path, "/api/v1/nodes/")
 	switch {
 	case path == "/version":
 		return http.StatusOK, version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"}
-	case get && path == "/api/v1/nodes":
+	case get && path == "/api/v1/nodes" && c.hasAllNodes && !selects:
 		list := v1.NodeList{TypeMeta: kind("NodeList", "v1"), ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 		for _, node := range c.nodes {
 			list.Items = append(list.Items, *node)
@@ -114,7 +118,6 @@ func (c *cluster) answer(request *http.Request, body []byte) (int, any) {
 				return http.StatusOK, object
 			}
 		}
-		return notFound(path, metav1.StatusReasonNotFound)
 	case get && c.service != nil && path == "/api/v1/namespaces/"+c.service.Namespace+"/services/"+c.service.Name:
 		object := c.service.DeepCopy()
 		object.TypeMeta = kind("Service", "v1")
@@ -123,7 +126,8 @@ func (c *cluster) answer(request *http.Request, body []byte) (int, any) {
 		return event(path, body)
 	}
 	c.tell(request.Method, path)
-	return notFound(request.Method+" "+path, metav1.StatusReasonNotFound)
+	return http.StatusForbidden, refused(http.StatusForbidden, metav1.StatusReasonForbidden,
+		request.Method+" "+path+": the sandbox has the nodes and the Service of the call, and takes Events")
 }
 
 func kind(kind, version string) metav1.TypeMeta {
@@ -166,12 +170,8 @@ func (c *cluster) tell(method, path string) {
 		c.told = map[string]bool{}
 	}
 	c.told[line] = true
-	slog.Warn("the cloud provider sent a request to the Kubernetes API that the contract cannot carry: it was answered with 404",
+	slog.Warn("the cloud provider sent a request to the Kubernetes API that the contract cannot carry: it was answered with 403 Forbidden",
 		"method", method, "path", path)
-}
-
-func notFound(what string, reason metav1.StatusReason) (int, any) {
-	return http.StatusNotFound, refused(http.StatusNotFound, reason, what+" is not in the sandbox")
 }
 
 func refused(code int32, reason metav1.StatusReason, message string) metav1.Status {

@@ -21,6 +21,7 @@ func toNode(node provider.Node) *v1.Node {
 		Status: v1.NodeStatus{
 			Addresses:  toAddresses(node.Addresses),
 			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready}},
+			NodeInfo:   v1.NodeSystemInfo{SystemUUID: node.Extra[provider.SystemUUID]},
 		},
 	}
 	if len(node.PodCIDRs) > 0 {

@@ -28,15 +28,19 @@ func (c *Cloud) ListRoutes(cluster string) ([]provider.Route, error) {
 	}
 	present, err := vendor.ListRoutes(context.Background(), cluster)
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, failed(err)
 	}
 	routes := make([]provider.Route, 0, len(present))
 	for _, route := range present {
-		routes = append(routes, provider.Route{
+		converted := provider.Route{
 			Name: route.Name, Target: provider.Target{Node: string(route.TargetNode)},
 			TargetAddresses: fromAddresses(route.TargetNodeAddresses), DestinationCIDR: route.DestinationCIDR,
 			Blackhole: route.Blackhole,
-		})
+		}
+		if route.EnableNodeAddresses {
+			converted.Extra = map[string]string{provider.EnableNodeAddresses: "true"}
+		}
+		routes = append(routes, converted)
 	}
 	return routes, nil
 }
@@ -46,13 +50,14 @@ func (c *Cloud) CreateRoutes(cluster string, wanted []provider.NewRoute) ([]erro
 	if err != nil {
 		return nil, err
 	}
-	errors := make([]error, 0, len(wanted))
-	for _, route := range wanted {
-		errors = append(errors, c.failed(vendor.CreateRoute(context.Background(), cluster, route.NameHint, &cloudprovider.Route{
+	errors := make([]error, len(wanted))
+	c.each(len(wanted), func(index int) {
+		route := wanted[index]
+		errors[index] = failed(vendor.CreateRoute(context.Background(), cluster, route.NameHint, &cloudprovider.Route{
 			TargetNode: types.NodeName(route.Node), TargetNodeAddresses: toAddresses(route.Addresses),
 			DestinationCIDR: route.DestinationCIDR,
-		})))
-	}
+		}))
+	})
 	return errors, nil
 }
 
@@ -61,12 +66,14 @@ func (c *Cloud) DeleteRoutes(cluster string, routes []provider.Route) ([]error, 
 	if err != nil {
 		return nil, err
 	}
-	errors := make([]error, 0, len(routes))
-	for _, route := range routes {
-		errors = append(errors, c.failed(vendor.DeleteRoute(context.Background(), cluster, &cloudprovider.Route{
+	errors := make([]error, len(routes))
+	c.each(len(routes), func(index int) {
+		route := routes[index]
+		errors[index] = failed(vendor.DeleteRoute(context.Background(), cluster, &cloudprovider.Route{
 			Name: route.Name, TargetNode: types.NodeName(route.Target.Node), DestinationCIDR: route.DestinationCIDR,
 			TargetNodeAddresses: toAddresses(route.TargetAddresses), Blackhole: route.Blackhole,
-		})))
-	}
+			EnableNodeAddresses: route.Extra[provider.EnableNodeAddresses] == "true",
+		}))
+	})
 	return errors, nil
 }

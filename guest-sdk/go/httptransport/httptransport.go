@@ -26,8 +26,11 @@ import (
 // http.Client's to follow: each is a request of its own to the host.
 type Transport struct {
 	// Credential is the name of the operator's credential that the host adds; empty for none. The
-	// request's own Authorization is then not sent.
+	// request's own Authorization, Range and If-Range are then not sent: the host refuses them.
 	Credential string
+	// SetByCredential are other headers that the credential sets, such as X-Auth-Token, and that the
+	// client sends, too: these are not sent.
+	SetByCredential []string
 }
 
 // own are headers that the host sets itself: a request with one of them would be malformed.
@@ -59,7 +62,10 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 func (t *Transport) raw(request *http.Request) (provider.RawRequest, error) {
-	raw := provider.RawRequest{Method: request.Method, URL: request.URL.String(), Credential: t.Credential}
+	// The client has made an Authorization of the user information.
+	address := *request.URL
+	address.User, address.Fragment = nil, ""
+	raw := provider.RawRequest{Method: request.Method, URL: address.String(), Credential: t.Credential}
 	if raw.Method == "" {
 		raw.Method = http.MethodGet
 	}
@@ -74,7 +80,7 @@ func (t *Transport) raw(request *http.Request) (provider.RawRequest, error) {
 		}
 	}
 	for name, values := range request.Header {
-		if own[name] || strings.HasPrefix(name, "Proxy-") || t.Credential != "" && name == "Authorization" {
+		if t.isDropped(http.CanonicalHeaderKey(name)) {
 			continue
 		}
 		for _, value := range values {
@@ -90,8 +96,19 @@ func (t *Transport) raw(request *http.Request) (provider.RawRequest, error) {
 	return raw, nil
 }
 
-// ShareGets runs a function in which equal GETs are sent once: all get the first one's answer. It is
-// for code that asks for one thing several times where one look is enough.
+func (t *Transport) isDropped(name string) bool {
+	if own[name] || strings.HasPrefix(name, "Proxy-") {
+		return true
+	}
+	if t.Credential == "" {
+		return false
+	}
+	is := func(set string) bool { return http.CanonicalHeaderKey(set) == name }
+	return name == "Authorization" || name == "Range" || name == "If-Range" || slices.ContainsFunc(t.SetByCredential, is)
+}
+
+// ShareGets runs a function in which equal GETs without a body are sent once, until one fails: all get
+// the first one's answer. It is for code that asks for the same machine several times in one call.
 func ShareGets(run func()) {
 	gathered.mutex.Lock()
 	before := gathered.gets
@@ -125,18 +142,30 @@ var gathered gather
 // shared sends a request, or waits for the answer to an equal one.
 func (g *gather) shared(raw provider.RawRequest) provider.RawAnswer {
 	one := &waiting{raw: raw, done: make(chan struct{})}
+	if raw.Method != http.MethodGet || raw.Body != nil {
+		return g.send(one)
+	}
+	key := raw.URL + "\n" + raw.Credential + "\n" + fmt.Sprint(sorted(raw.Headers))
 	g.mutex.Lock()
-	if g.gets != nil && raw.Method == http.MethodGet {
-		key := raw.URL + "\n" + raw.Credential + "\n" + fmt.Sprint(sorted(raw.Headers))
-		if first := g.gets[key]; first != nil {
-			g.mutex.Unlock()
-			<-first.done
-			return first.answer
-		}
+	first := g.gets[key]
+	if first == nil && g.gets != nil {
 		g.gets[key] = one
 	}
 	g.mutex.Unlock()
-	return g.send(one)
+	if first != nil {
+		<-first.done
+		return first.answer
+	}
+	answer := g.send(one)
+	if answer.Failure != nil || answer.Response.Status >= http.StatusBadRequest {
+		// The client may repeat the request.
+		g.mutex.Lock()
+		if g.gets[key] == one {
+			delete(g.gets, key)
+		}
+		g.mutex.Unlock()
+	}
+	return answer
 }
 
 func sorted(headers [][2]string) [][2]string {

@@ -25,13 +25,14 @@ func TestARequestKeepsWhatTheHostDoesNotSetItself(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		io.WriteString(w, "made")
 	})
-	client := http.Client{Transport: &Transport{Credential: "api"}}
-	request, err := http.NewRequest("POST", "http://cloud.test/v1/things?a=b", strings.NewReader("{}"))
+	client := http.Client{Transport: &Transport{Credential: "api", SetByCredential: []string{"x-auth-token"}}}
+	request, err := http.NewRequest("POST", "http://user:password@cloud.test/v1/things?a=b", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{
 		"Authorization": "Bearer secret", "Cookie": "a=b", "Proxy-Authorization": "x", "X-Mine": "1", "Accept-Encoding": "gzip",
+		"X-Auth-Token": "secret", "Range": "bytes=0-1",
 	} {
 		request.Header.Set(name, value)
 	}
@@ -45,6 +46,7 @@ func TestARequestKeepsWhatTheHostDoesNotSetItself(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"Authorization": "", "Cookie": "", "Proxy-Authorization": "", "Accept-Encoding": "", "X-Mine": "1",
+		"X-Auth-Token": "", "Range": "",
 		"Skysail-Credential": "api",
 	} {
 		if got := seen.Header.Get(name); got != want {
@@ -128,7 +130,12 @@ func TestADeadlineGoesToTheHostAndACancelledRequestDoesNot(t *testing.T) {
 
 func TestEqualGetsAreSentOnceWhereTheyAreShared(t *testing.T) {
 	host := providertest.New(t)
-	host.Cloud = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.Path) })
+	host.Cloud = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/failing" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		io.WriteString(w, r.URL.Path)
+	})
 	client := http.Client{Transport: &Transport{}}
 	get := func(path string) {
 		response, err := client.Get("http://cloud.test" + path)
@@ -148,12 +155,24 @@ func TestEqualGetsAreSentOnceWhereTheyAreShared(t *testing.T) {
 		group.Wait()
 		get("/a")
 		get("/b")
+		for _, name := range []string{"a", "b"} {
+			request, _ := http.NewRequest("GET", "http://cloud.test/search", strings.NewReader(name))
+			if _, err := client.Do(request); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 2 {
+			if _, err := client.Get("http://cloud.test/failing"); err != nil {
+				t.Error(err)
+			}
+		}
 		if _, err := client.Post("http://cloud.test/a", "text/plain", nil); err != nil {
 			t.Error(err)
 		}
 	})
 	get("/a")
-	if sent := host.Requests(); len(sent) != 4 {
+	// Shared: /a. Sent each time: /b, the POST, both bodies, both failures, and /a afterwards.
+	if sent := host.Requests(); len(sent) != 8 {
 		t.Errorf("sent %v", sent)
 	}
 }

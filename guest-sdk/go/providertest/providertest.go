@@ -3,10 +3,12 @@ package providertest
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +24,8 @@ type Host struct {
 	// Cloud answers the requests of the provider; a credential that a request names is the header
 	// Skysail-Credential. Without it every request is unreachable.
 	Cloud http.Handler
+	// Fail returns why a request gets no response; nil for one that does.
+	Fail func(provider.RawRequest) *provider.Failure
 
 	mutex    sync.Mutex
 	requests []provider.RawRequest
@@ -56,6 +60,13 @@ func (h *Host) Requests() []string {
 	return lines
 }
 
+// Sent returns each request so far.
+func (h *Host) Sent() []provider.RawRequest {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return append([]provider.RawRequest(nil), h.requests...)
+}
+
 // Events returns the Events so far.
 func (h *Host) Events() []Event {
 	h.mutex.Lock()
@@ -84,7 +95,41 @@ func (h *Host) Send(requests []provider.RawRequest) []provider.RawAnswer {
 	return answers
 }
 
+// refused is the host's refusal of a request that the contract calls malformed.
+func refused(raw provider.RawRequest) *provider.Failure {
+	malformed := func(format string, args ...any) *provider.Failure {
+		return &provider.Failure{Kind: provider.FailureMalformed, Message: fmt.Sprintf(format, args...)}
+	}
+	address, err := url.Parse(raw.URL)
+	if err != nil {
+		return malformed("%v", err)
+	}
+	if address.Scheme != "http" && address.Scheme != "https" || address.Host == "" || address.User != nil {
+		return malformed("%s is not an absolute http or https URL without user information", raw.URL)
+	}
+	for _, header := range raw.Headers {
+		switch name := strings.ToLower(header[0]); name {
+		case "host", "content-length", "connection", "te", "expect", "transfer-encoding", "upgrade", "keep-alive",
+			"accept-encoding", "cookie":
+			return malformed("the host sets the header %s itself", name)
+		case "authorization", "range", "if-range":
+			if raw.Credential != "" {
+				return malformed("the header %s is not sent with a credential", name)
+			}
+		}
+	}
+	return nil
+}
+
 func (h *Host) answer(raw provider.RawRequest) provider.RawAnswer {
+	if failure := refused(raw); failure != nil {
+		return provider.RawAnswer{Failure: failure}
+	}
+	if h.Fail != nil {
+		if failure := h.Fail(raw); failure != nil {
+			return provider.RawAnswer{Failure: failure}
+		}
+	}
 	if h.Cloud == nil {
 		return provider.RawAnswer{Failure: &provider.Failure{Kind: provider.FailureUnreachable, Message: "the test has no cloud"}}
 	}

@@ -1,5 +1,5 @@
 //! The overlay of Go's package net/http, for the vendors' Go code: every `http.Transport` of the
-//! program sends through the host, whoever made it.
+//! program sends through the host, also those that the vendor's code makes.
 
 use std::{fs, path::Path, process::Command};
 

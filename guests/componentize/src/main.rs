@@ -28,9 +28,9 @@ enum Command {
         /// guest-sdk/go/internal/wit
         folder: PathBuf,
     },
-    /// Writes overlay.json for `go build -overlay`, by which every http.Transport of a program sends
-    /// through Skysail's host: for vendors' Go code, with guest-sdk/go/cloudprovider. Run it in the
-    /// folder of the program, whose go.mod says which Go builds the program.
+    /// Writes overlay.json for `go build -overlay`, by which every http.Transport of a program
+    /// sends through Skysail's host: for vendors' Go code, with guest-sdk/go/cloudprovider. Run
+    /// it in the folder of the program, whose go.mod says which Go builds the program.
     GoOverlay {
         /// A new folder.
         folder: PathBuf,

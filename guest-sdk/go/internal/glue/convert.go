@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,14 +33,18 @@ func ToMap(pairs Pairs) map[string]string {
 	return values
 }
 
-// FromMap returns the pairs of a map.
+// FromMap returns the pairs of a map in the order of their keys.
 func FromMap(values map[string]string) Pairs {
 	pairs := make(Pairs, 0, len(values))
-	for key, value := range values {
-		pairs = append(pairs, wt.Tuple2[string, string]{F0: key, F1: value})
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		pairs = append(pairs, wt.Tuple2[string, string]{F0: Text(key), F1: Text(values[key])})
 	}
 	return pairs
 }
+
+// Text is a text that the host accepts: a string of Go may have other bytes than UTF-8, for example
+// from the body of a response, and the whole call would trap.
+func Text(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // Each converts every element.
 func Each[T, U any](in []T, convert func(T) U) []U {
@@ -54,13 +60,13 @@ func Optional(text string) wt.Option[string] {
 	if text == "" {
 		return wt.None[string]()
 	}
-	return wt.Some(text)
+	return wt.Some(Text(text))
 }
 
 // FromError is the contract's error of an error.
 func FromError(err error) types.Error {
 	known := provider.AsError(err)
-	text := known.Message
+	text := Text(known.Message)
 	switch known.Code {
 	case provider.CodeNotFound:
 		return types.MakeErrorNotFound(text)
@@ -139,13 +145,13 @@ func fromAddressType(kind provider.AddressType) types.AddressKind {
 	case provider.ExternalDNS:
 		return types.MakeAddressKindExternalDns()
 	}
-	return types.MakeAddressKindOther(string(kind))
+	return types.MakeAddressKindOther(Text(string(kind)))
 }
 
 // FromAddresses converts the addresses of a machine.
 func FromAddresses(addresses []provider.NodeAddress) []types.NodeAddress {
 	return Each(addresses, func(address provider.NodeAddress) types.NodeAddress {
-		return types.NodeAddress{Kind: fromAddressType(address.Type), Address: address.Address}
+		return types.NodeAddress{Kind: fromAddressType(address.Type), Address: Text(address.Address)}
 	})
 }
 
@@ -171,7 +177,11 @@ func (s NodeSet) ProviderIDs() []string { return Each(s.Held.ProviderIds(), orEm
 func (s NodeSet) Addresses(kind provider.AddressType) [][]string {
 	return s.Held.Addresses(fromAddressType(kind))
 }
-func (s NodeSet) Label(key string) []string { return Each(s.Held.Label(key), orEmpty) }
+func (s NodeSet) Label(key string) []provider.LabelValue {
+	return Each(s.Held.Label(key), func(label wt.Option[string]) provider.LabelValue {
+		return provider.LabelValue{Value: orEmpty(label), Found: label.IsSome()}
+	})
+}
 func (s NodeSet) Get(index int) (provider.Node, bool) {
 	if index < 0 || index >= s.Len() {
 		return provider.Node{}, false
@@ -246,11 +256,8 @@ func ToStatus(status types.LoadBalancerStatus) *provider.LoadBalancerStatus {
 	})}
 }
 
-// FromStatus converts the status of a load balancer; none is an empty one.
+// FromStatus converts the status of a load balancer.
 func FromStatus(status *provider.LoadBalancerStatus) types.LoadBalancerStatus {
-	if status == nil {
-		return types.LoadBalancerStatus{}
-	}
 	return types.LoadBalancerStatus{Ingress: Each(status.Ingress, func(in provider.Ingress) types.Ingress {
 		ingress := types.Ingress{
 			Ip: Optional(in.IP), Hostname: Optional(in.Hostname), IpMode: wt.None[types.IpMode](), Extra: FromMap(in.Extra),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skysail.dev/provider"
+	"skysail.dev/provider/internal/glue"
 
 	"skysail.dev/provider/internal/wit/imports/skysail_provider_cache"
 	"skysail.dev/provider/internal/wit/imports/skysail_provider_config"
@@ -44,19 +45,27 @@ func (host) Send(requests []provider.RawRequest) []provider.RawAnswer {
 
 func toRequest(request provider.RawRequest) skysail_provider_http.Request {
 	raw := skysail_provider_http.Request{
-		Method: request.Method, Url: request.URL, Body: wt.None[[]uint8](), Credential: wt.None[string](),
-		TimeoutMs: uint32(min(max(request.Timeout.Milliseconds(), 0), 1<<32-1)),
+		Method: glue.Text(request.Method), Url: glue.Text(request.URL), Body: wt.None[[]uint8](), Credential: wt.None[string](),
+		TimeoutMs: timeout(request.Timeout),
 	}
 	for _, header := range request.Headers {
-		raw.Headers = append(raw.Headers, wt.Tuple2[string, string]{F0: header[0], F1: header[1]})
+		raw.Headers = append(raw.Headers, wt.Tuple2[string, string]{F0: glue.Text(header[0]), F1: glue.Text(header[1])})
 	}
 	if request.Body != nil {
 		raw.Body = wt.Some(request.Body)
 	}
 	if request.Credential != "" {
-		raw.Credential = wt.Some(request.Credential)
+		raw.Credential = wt.Some(glue.Text(request.Credential))
 	}
 	return raw
+}
+
+// timeout is in milliseconds; 0 would set none.
+func timeout(timeout time.Duration) uint32 {
+	if timeout <= 0 {
+		return 0
+	}
+	return uint32(min(max(timeout.Milliseconds(), 1), 1<<32-1))
 }
 
 func fromResult(result wt.Result[skysail_provider_http.Response, skysail_provider_http.Failure]) provider.RawAnswer {
@@ -123,15 +132,15 @@ func (host) LogEnabled(level slog.Level) bool { return skysail_provider_log.Enab
 func (host) Log(level slog.Level, message string, fields [][2]string) {
 	pairs := make([]wt.Tuple2[string, string], 0, len(fields))
 	for _, field := range fields {
-		pairs = append(pairs, wt.Tuple2[string, string]{F0: field[0], F1: field[1]})
+		pairs = append(pairs, wt.Tuple2[string, string]{F0: glue.Text(field[0]), F1: glue.Text(field[1])})
 	}
-	skysail_provider_log.Write(toLevel(level), message, pairs)
+	skysail_provider_log.Write(toLevel(level), glue.Text(message), pairs)
 }
 
 func milliseconds(ttl time.Duration) uint64 { return uint64(max(ttl.Milliseconds(), 0)) }
 
 func (host) CacheGet(key string) ([]byte, bool) {
-	found := skysail_provider_cache.Get(key)
+	found := skysail_provider_cache.Get(glue.Text(key))
 	if found.IsNone() {
 		return nil, false
 	}
@@ -139,7 +148,7 @@ func (host) CacheGet(key string) ([]byte, bool) {
 }
 
 func (host) CacheSet(key string, value []byte, ttl time.Duration) bool {
-	return skysail_provider_cache.Set(key, value, milliseconds(ttl))
+	return skysail_provider_cache.Set(glue.Text(key), value, milliseconds(ttl))
 }
 
 func (host) CacheCompareAndSet(key string, expected []byte, exists bool, value []byte, ttl time.Duration) bool {
@@ -147,15 +156,15 @@ func (host) CacheCompareAndSet(key string, expected []byte, exists bool, value [
 	if exists {
 		before = wt.Some(expected)
 	}
-	return skysail_provider_cache.CompareAndSet(key, before, value, milliseconds(ttl))
+	return skysail_provider_cache.CompareAndSet(glue.Text(key), before, value, milliseconds(ttl))
 }
 
-func (host) CacheDelete(key string) { skysail_provider_cache.Delete(key) }
+func (host) CacheDelete(key string) { skysail_provider_cache.Delete(glue.Text(key)) }
 
 func (host) EmitEvent(warning bool, reason, message string) {
 	kind := skysail_provider_events.KindNormal
 	if warning {
 		kind = skysail_provider_events.KindWarning
 	}
-	skysail_provider_events.Emit(kind, reason, message)
+	skysail_provider_events.Emit(kind, glue.Text(reason), glue.Text(message))
 }

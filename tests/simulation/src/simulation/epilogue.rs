@@ -106,9 +106,9 @@ impl Day {
         Vec::new()
     }
 
-    /// A node of the first provider is not Ready meanwhile, so that the provider that has the scheme
-    /// is asked for the machine. The younger one does not know the machine, and the breaker allows
-    /// the deletion of one node.
+    /// A node of the first provider is not Ready meanwhile, so that the provider with the scheme is
+    /// asked for the machine. The younger one does not know the machine, and the breaker allows the
+    /// deletion of one node.
     async fn a_provider_is_late(&mut self) -> Vec<String> {
         let Some(first) = self.site.clouds.first().cloned() else { return Vec::new() };
         self.people.make_machines(&first, MACHINES).await;

@@ -4,6 +4,9 @@
 package identity
 
 import (
+	"maps"
+	"strconv"
+
 	"skysail.dev/provider"
 	"skysail.dev/provider/internal/glue"
 	"skysail.dev/provider/internal/registry"
@@ -14,28 +17,37 @@ import (
 func Describe() wit.Info {
 	defer glue.TellPanic()
 	info := registry.Identity.Describe()
-	if len(info.ProviderIDSchemes) == 0 {
+	if info.ProviderIDSchemes == nil {
 		info.ProviderIDSchemes = []string{info.Name}
 	}
+	extra := maps.Clone(info.Extra)
+	if info.PageNodes > 0 {
+		if extra == nil {
+			extra = map[string]string{}
+		}
+		extra["page-nodes"] = strconv.Itoa(info.PageNodes)
+	}
 	return wit.Info{
-		Name: info.Name, Version: info.Version, Description: info.Description,
-		ProviderIdSchemes: info.ProviderIDSchemes, HasClusterId: info.HasClusterID,
-		SerialLoadBalancers: info.SerialLoadBalancers, Extra: glue.FromMap(info.Extra),
+		Name: glue.Text(info.Name), Version: glue.Text(info.Version), Description: glue.Text(info.Description),
+		ProviderIdSchemes: glue.Each(info.ProviderIDSchemes, glue.Text), HasClusterId: !info.WithoutClusterID,
+		SerialLoadBalancers: info.SerialLoadBalancers, Extra: glue.FromMap(extra),
 	}
 }
 
 func CheckConfig(text string) []wit.Problem {
 	defer glue.TellPanic()
 	return glue.Each(registry.Identity.CheckConfig(text), func(problem provider.Problem) wit.Problem {
-		severity := wit.SeverityWarning
-		if problem.Severity == provider.Fatal {
-			severity = wit.SeverityFatal
+		severity := wit.SeverityFatal
+		if problem.Severity == provider.Warning {
+			severity = wit.SeverityWarning
 		}
-		return wit.Problem{Severity: severity, Line: problem.Line, Key: problem.Key, Message: problem.Message}
+		return wit.Problem{
+			Severity: severity, Line: problem.Line, Key: glue.Text(problem.Key), Message: glue.Text(problem.Message),
+		}
 	})
 }
 
 func Origins(text string) []string {
 	defer glue.TellPanic()
-	return registry.Identity.Origins(text)
+	return glue.Each(registry.Identity.Origins(text), glue.Text)
 }

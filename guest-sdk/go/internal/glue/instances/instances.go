@@ -27,8 +27,8 @@ func Describe(nodes *types.NodeSet, detail uint8) wt.Result[[]one, types.Error] 
 	return glue.Of(glue.Each(results, func(result provider.Result[provider.Instance]) one {
 		instance := result.Value
 		return glue.Of(wit.Instance{
-			ProviderId: instance.ProviderID, Shutdown: instance.Shutdown, InstanceType: instance.InstanceType,
-			Zone: instance.Zone, Region: instance.Region, Addresses: glue.FromAddresses(instance.Addresses),
+			ProviderId: glue.Text(instance.ProviderID), Shutdown: instance.Shutdown,
+			InstanceType: glue.Text(instance.InstanceType), Zone: glue.Text(instance.Zone), Region: glue.Text(instance.Region), Addresses: glue.FromAddresses(instance.Addresses),
 			Labels: glue.FromMap(instance.Labels), Extra: glue.FromMap(instance.Extra),
 		}, result.Err)
 	}), err)

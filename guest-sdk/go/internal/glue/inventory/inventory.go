@@ -22,9 +22,9 @@ func List(cluster string) wt.Result[[]wit.Owned, types.Error] {
 	return glue.Of(glue.Each(owned, func(one provider.Owned) wit.Owned {
 		of := wt.None[service]()
 		if one.Service != nil {
-			of = wt.Some(service{F0: one.Service.Namespace, F1: one.Service.Name, F2: one.Service.UID})
+			of = wt.Some(service{F0: glue.Text(one.Service.Namespace), F1: glue.Text(one.Service.Name), F2: glue.Text(one.Service.UID)})
 		}
-		return wit.Owned{Name: one.Name, Service: of, Extra: glue.FromMap(one.Extra)}
+		return wit.Owned{Name: glue.Text(one.Name), Service: of, Extra: glue.FromMap(one.Extra)}
 	}), err)
 }
 

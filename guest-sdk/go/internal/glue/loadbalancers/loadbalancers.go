@@ -4,6 +4,7 @@
 package loadbalancers
 
 import (
+	"skysail.dev/provider"
 	"skysail.dev/provider/internal/glue"
 	"skysail.dev/provider/internal/registry"
 
@@ -14,7 +15,7 @@ import (
 // Name is the contract's function, as the others of this package.
 func Name(cluster string, service types.Service) string {
 	defer glue.TellPanic()
-	return registry.LoadBalancers.LoadBalancerName(cluster, glue.ToService(service))
+	return glue.Text(registry.LoadBalancers.LoadBalancerName(cluster, glue.ToService(service)))
 }
 
 func Get(cluster string, service types.Service) wt.Result[wt.Option[types.LoadBalancerStatus], types.Error] {
@@ -32,7 +33,14 @@ func Ensure(cluster string, service types.Service, nodes *types.NodeSet) wt.Resu
 	defer nodes.Drop()
 	held := glue.NodeSet{Held: nodes}
 	status, err := registry.LoadBalancers.EnsureLoadBalancer(cluster, glue.ToService(service), held)
-	return glue.Of(glue.FromStatus(status), err)
+	if err == nil && status == nil {
+		// An empty status would take the addresses from the Service.
+		err = provider.Internal("EnsureLoadBalancer returned neither a status nor an error")
+	}
+	if err != nil {
+		return glue.Of(types.LoadBalancerStatus{}, err)
+	}
+	return glue.Of(glue.FromStatus(status), nil)
 }
 
 func Update(cluster string, service types.Service, nodes *types.NodeSet) wt.Result[wt.Unit, types.Error] {

@@ -19,8 +19,8 @@ func List(cluster string) wt.Result[[]wit.Route, types.Error] {
 	routes, err := registry.Routes.ListRoutes(cluster)
 	return glue.Of(glue.Each(routes, func(route provider.Route) wit.Route {
 		return wit.Route{
-			Name: route.Name, Target: fromTarget(route.Target), TargetAddresses: glue.FromAddresses(route.TargetAddresses),
-			DestinationCidr: route.DestinationCIDR, Blackhole: route.Blackhole, Extra: glue.FromMap(route.Extra),
+			Name: glue.Text(route.Name), Target: fromTarget(route.Target),
+			TargetAddresses: glue.FromAddresses(route.TargetAddresses), DestinationCidr: glue.Text(route.DestinationCIDR), Blackhole: route.Blackhole, Extra: glue.FromMap(route.Extra),
 		}
 	}), err)
 }
@@ -48,11 +48,11 @@ func Delete(cluster string, routes []wit.Route) wt.Result[[]wt.Result[wt.Unit, t
 func fromTarget(target provider.Target) wit.Target {
 	switch {
 	case target.Node != "":
-		return wit.MakeTargetNode(target.Node)
+		return wit.MakeTargetNode(glue.Text(target.Node))
 	case target.ProviderID != "":
-		return wit.MakeTargetProviderId(target.ProviderID)
+		return wit.MakeTargetProviderId(glue.Text(target.ProviderID))
 	case target.Address != "":
-		return wit.MakeTargetAddress(target.Address)
+		return wit.MakeTargetAddress(glue.Text(target.Address))
 	}
 	return wit.MakeTargetNone()
 }
