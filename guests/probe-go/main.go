@@ -83,7 +83,7 @@ func (probe) EnsureLoadBalancer(string, *provider.Service, provider.NodeSet) (*p
 }
 
 // rounds are enough to make the collector run again and again.
-const rounds = 20
+const rounds = 3
 
 // UpdateLoadBalancer makes Go's collector run while the host writes into the guest's memory.
 func (probe) UpdateLoadBalancer(_ string, _ *provider.Service, nodes provider.NodeSet) error {

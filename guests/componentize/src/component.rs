@@ -2,15 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
-use wasm_encoder::{
-    ImportSection,
-    reencode::{self, Reencode},
-};
-use wasmparser::{Import, ImportSectionReader, Parser, Payload};
+use wasmparser::{Encoding, Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::{PackageId, Resolve, SourceMap, WorldId};
 
@@ -26,9 +22,8 @@ use crate::{CONTRACT, PACKAGE, VERSION};
 /// The bytes are no core module, the module has no interface of the contract, or it imports what
 /// neither the contract nor the adapter has.
 pub fn component(module: &[u8]) -> Result<Vec<u8>> {
-    let Outline { has_types, needs_adapter, pauses_clocks, interfaces } =
-        Outline::of(module).context("not a core module")?;
-    let mut module = if pauses_clocks { with_clocks_of_ours(module)? } else { module.to_vec() };
+    let Outline { has_types, needs_adapter, interfaces } = Outline::of(module).context("not a core module")?;
+    let mut module = module.to_vec();
     if !has_types {
         ensure!(
             !interfaces.is_empty(),
@@ -37,7 +32,7 @@ pub fn component(module: &[u8]) -> Result<Vec<u8>> {
         );
         let exports: String =
             interfaces.iter().map(|interface| format!("export {PACKAGE}/{interface}@{VERSION};")).collect();
-        let (resolve, world) = world("component", &format!("include {PACKAGE}/imports@{VERSION}; {exports}"))?;
+        let (resolve, world) = world(&format!("include {PACKAGE}/imports@{VERSION}; {exports}"))?;
         wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     }
     let mut encoder = ComponentEncoder::default();
@@ -45,51 +40,7 @@ pub fn component(module: &[u8]) -> Result<Vec<u8>> {
     if needs_adapter {
         encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?;
     }
-    if pauses_clocks {
-        encoder.adapter(CLOCKS, &clocks()?)?;
-    }
     encoder.encode()
-}
-
-/// The module of our adapter for clocks, and the function by which a program pauses them.
-const CLOCKS: &str = "skysail_clocks";
-const PAUSE: &str = "adapter_monotonic_clock_set_paused";
-
-/// The adapter for clocks, `clock.wat`, with the types of its imports.
-fn clocks() -> Result<Vec<u8>> {
-    let mut module = wat::parse_str(include_str!("clock.wat"))?;
-    let (resolve, world) = world("clocks", &format!("import {PACKAGE}/clock@{VERSION};"))?;
-    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
-    Ok(module)
-}
-
-/// The same module, which takes its clocks from [`CLOCKS`].
-fn with_clocks_of_ours(module: &[u8]) -> Result<Vec<u8>> {
-    struct Clocks;
-
-    impl Reencode for Clocks {
-        type Error = std::convert::Infallible;
-
-        fn parse_import_section(
-            &mut self,
-            imports: &mut ImportSection,
-            section: ImportSectionReader<'_>,
-        ) -> Result<(), reencode::Error<Self::Error>> {
-            for import in section.into_imports() {
-                let mut import = import?;
-                let is_clock = [PAUSE, "clock_time_get"].contains(&import.name);
-                if is_clock && import.module == WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME {
-                    import.module = CLOCKS;
-                }
-                self.parse_import(imports, import)?;
-            }
-            Ok(())
-        }
-    }
-
-    let mut written = wasm_encoder::Module::new();
-    Clocks.parse_core_module(&mut written, Parser::new(0), module)?;
-    Ok(written.finish())
 }
 
 /// What has to be known of a core module.
@@ -97,8 +48,6 @@ fn with_clocks_of_ours(module: &[u8]) -> Result<Vec<u8>> {
 struct Outline {
     has_types: bool,
     needs_adapter: bool,
-    /// Its allocator pauses the clocks.
-    pauses_clocks: bool,
     /// Names of the contract's interfaces that the module exports.
     interfaces: BTreeSet<String>,
 }
@@ -108,12 +57,11 @@ impl Outline {
         let mut outline = Self::default();
         for payload in Parser::new(0).parse_all(module) {
             match payload? {
+                Payload::Version { encoding: Encoding::Component, .. } => bail!("it is a component already"),
                 Payload::CustomSection(section) => outline.has_types |= section.name().starts_with("component-type"),
                 Payload::ImportSection(imports) => {
                     for import in imports.into_imports() {
-                        let Import { module, name, .. } = import?;
-                        outline.needs_adapter |= module == WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME;
-                        outline.pauses_clocks |= module == WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME && name == PAUSE;
+                        outline.needs_adapter |= import?.module == WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME;
                     }
                 }
                 Payload::ExportSection(exports) => {
@@ -133,11 +81,12 @@ impl Outline {
 }
 
 /// A world of these imports and exports.
-fn world(name: &str, items: &str) -> Result<(Resolve, WorldId)> {
+fn world(items: &str) -> Result<(Resolve, WorldId)> {
     let mut resolve = Resolve::default();
     push_contract(&mut resolve)?;
-    let package = resolve.push_str("world.wit", &format!("package skysail:{name}; world {name} {{ {items} }}"))?;
-    let world = resolve.select_world(&[package], Some(name))?;
+    let text = format!("package skysail:component; world component {{ {items} }}");
+    let package = resolve.push_str("component.wit", &text)?;
+    let world = resolve.select_world(&[package], Some("component"))?;
     Ok((resolve, world))
 }
 
@@ -161,7 +110,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_core_module_are_refused() {
         assert!(error(b"text").starts_with("not a core module"));
-        assert!(error(&wat::parse_str("(component)").unwrap()).contains("component"));
+        assert!(error(&wat::parse_str("(component)").unwrap()).contains("it is a component already"));
     }
 
     #[test]

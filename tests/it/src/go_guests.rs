@@ -117,7 +117,7 @@ async fn the_collector_may_run_while_the_host_writes_into_the_guests_memory() {
     let nodes = NodeSet::new((0..300).map(node));
     let probe = Probe::new().await;
     let error = probe.provider.update(&Call::default(), "", &service(), &nodes).await.unwrap_err();
-    assert_eq!(error.message, "6000 nodes, collected: true");
+    assert_eq!(error.message, "900 nodes, collected: true");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ import (
 	"skysail.dev/provider"
 
 	types "skysail.dev/provider/internal/wit/imports/skysail_provider_types"
+	witruntime "skysail.dev/provider/internal/wit/runtime"
 	wt "skysail.dev/provider/internal/wit/types"
 )
 
@@ -101,10 +102,16 @@ func Units(errors []error, err error) wt.Result[[]wt.Result[wt.Unit, types.Error
 	return Of(Each(errors, func(one error) wt.Result[wt.Unit, types.Error] { return Of(wt.Unit{}, one) }), err)
 }
 
-// TellPanic is deferred by each export: the trap that follows a panic carries no text, so that the
-// host takes the text from the log.
-func TellPanic() {
-	if reason := recover(); reason != nil {
+// Enter begins an export; the result, which the export defers, ends it. The trap that follows a panic
+// carries no text, so that the host takes the text from the log.
+func Enter() (leave func()) {
+	stopCollector := witruntime.Enter()
+	return func() {
+		reason := recover()
+		if reason == nil {
+			stopCollector()
+			return
+		}
 		// Whatever the level of the host's log is.
 		record := slog.NewRecord(time.Time{}, slog.LevelError, fmt.Sprintf("panicked at %s: %v", place(), reason), 0)
 		record.Add("panic", true)
@@ -172,13 +179,14 @@ type NodeSet struct{ Held *types.NodeSet }
 // Len is [provider.NodeSet]'s, as the methods below.
 func (s NodeSet) Len() int              { return int(s.Held.Len()) }
 func (s NodeSet) Digest() uint64        { return s.Held.Digest() }
-func (s NodeSet) Names() []string       { return s.Held.Names() }
-func (s NodeSet) ProviderIDs() []string { return Each(s.Held.ProviderIds(), orEmpty) }
+func (s NodeSet) Names() []string       { return witruntime.Import(s.Held.Names) }
+func (s NodeSet) ProviderIDs() []string { return Each(witruntime.Import(s.Held.ProviderIds), orEmpty) }
 func (s NodeSet) Addresses(kind provider.AddressType) [][]string {
-	return s.Held.Addresses(fromAddressType(kind))
+	return witruntime.Import(func() [][]string { return s.Held.Addresses(fromAddressType(kind)) })
 }
 func (s NodeSet) Label(key string) []provider.LabelValue {
-	return Each(s.Held.Label(key), func(label wt.Option[string]) provider.LabelValue {
+	labels := witruntime.Import(func() []wt.Option[string] { return s.Held.Label(key) })
+	return Each(labels, func(label wt.Option[string]) provider.LabelValue {
 		return provider.LabelValue{Value: orEmpty(label), Found: label.IsSome()}
 	})
 }
@@ -186,7 +194,7 @@ func (s NodeSet) Get(index int) (provider.Node, bool) {
 	if index < 0 || index >= s.Len() {
 		return provider.Node{}, false
 	}
-	found := s.Held.Get(uint32(index))
+	found := witruntime.Import(func() wt.Option[types.Node] { return s.Held.Get(uint32(index)) })
 	if found.IsNone() {
 		return provider.Node{}, false
 	}

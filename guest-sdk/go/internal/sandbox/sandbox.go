@@ -16,6 +16,7 @@ import (
 	"skysail.dev/provider/internal/wit/imports/skysail_provider_events"
 	"skysail.dev/provider/internal/wit/imports/skysail_provider_http"
 	"skysail.dev/provider/internal/wit/imports/skysail_provider_log"
+	witruntime "skysail.dev/provider/internal/wit/runtime"
 	wt "skysail.dev/provider/internal/wit/types"
 )
 
@@ -26,7 +27,9 @@ func init() {
 
 type host struct{}
 
-func (host) Config() string { return skysail_provider_config.Text() }
+type answer = wt.Result[skysail_provider_http.Response, skysail_provider_http.Failure]
+
+func (host) Config() string { return witruntime.Import(skysail_provider_config.Text) }
 
 func (host) Send(requests []provider.RawRequest) []provider.RawAnswer {
 	raw := make([]skysail_provider_http.Request, 0, len(requests))
@@ -34,10 +37,11 @@ func (host) Send(requests []provider.RawRequest) []provider.RawAnswer {
 		raw = append(raw, toRequest(request))
 	}
 	if len(raw) == 1 {
-		return []provider.RawAnswer{fromResult(skysail_provider_http.Send(raw[0]))}
+		return []provider.RawAnswer{fromResult(witruntime.Import(func() answer { return skysail_provider_http.Send(raw[0]) }))}
 	}
 	answers := make([]provider.RawAnswer, 0, len(requests))
-	for _, result := range skysail_provider_http.SendAll(raw) {
+	results := witruntime.Import(func() []answer { return skysail_provider_http.SendAll(raw) })
+	for _, result := range results {
 		answers = append(answers, fromResult(result))
 	}
 	return answers
@@ -68,7 +72,7 @@ func timeout(timeout time.Duration) uint32 {
 	return uint32(min(max(timeout.Milliseconds(), 1), 1<<32-1))
 }
 
-func fromResult(result wt.Result[skysail_provider_http.Response, skysail_provider_http.Failure]) provider.RawAnswer {
+func fromResult(result answer) provider.RawAnswer {
 	if result.IsErr() {
 		return provider.RawAnswer{Failure: fromFailure(result.Err())}
 	}
@@ -140,7 +144,7 @@ func (host) Log(level slog.Level, message string, fields [][2]string) {
 func milliseconds(ttl time.Duration) uint64 { return uint64(max(ttl.Milliseconds(), 0)) }
 
 func (host) CacheGet(key string) ([]byte, bool) {
-	found := skysail_provider_cache.Get(glue.Text(key))
+	found := witruntime.Import(func() wt.Option[[]uint8] { return skysail_provider_cache.Get(glue.Text(key)) })
 	if found.IsNone() {
 		return nil, false
 	}

@@ -15,7 +15,7 @@ import (
 
 // Describe is the contract's function, as the others of this package.
 func Describe() wit.Info {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	info := registry.Identity.Describe()
 	if info.ProviderIDSchemes == nil {
 		info.ProviderIDSchemes = []string{info.Name}
@@ -35,7 +35,7 @@ func Describe() wit.Info {
 }
 
 func CheckConfig(text string) []wit.Problem {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	return glue.Each(registry.Identity.CheckConfig(text), func(problem provider.Problem) wit.Problem {
 		severity := wit.SeverityFatal
 		if problem.Severity == provider.Warning {
@@ -48,6 +48,6 @@ func CheckConfig(text string) []wit.Problem {
 }
 
 func Origins(text string) []string {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	return glue.Each(registry.Identity.Origins(text), glue.Text)
 }

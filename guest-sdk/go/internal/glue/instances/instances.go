@@ -17,7 +17,7 @@ type one = wt.Result[wit.Instance, types.Error]
 
 // Describe is the contract's function.
 func Describe(nodes *types.NodeSet, detail uint8) wt.Result[[]one, types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	defer nodes.Drop()
 	asked := provider.Metadata
 	if detail == wit.DetailState {

@@ -17,7 +17,7 @@ type service = wt.Tuple3[string, string, string]
 
 // List is the contract's function, as the other one of this package.
 func List(cluster string) wt.Result[[]wit.Owned, types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	owned, err := registry.LoadBalancerInventory.ListLoadBalancers(cluster)
 	return glue.Of(glue.Each(owned, func(one provider.Owned) wit.Owned {
 		of := wt.None[service]()
@@ -29,7 +29,7 @@ func List(cluster string) wt.Result[[]wit.Owned, types.Error] {
 }
 
 func Delete(cluster, name string, of wt.Option[service]) wt.Result[wt.Unit, types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	var ref *provider.ServiceRef
 	if of.IsSome() {
 		ref = &provider.ServiceRef{Namespace: of.Some().F0, Name: of.Some().F1, UID: of.Some().F2}

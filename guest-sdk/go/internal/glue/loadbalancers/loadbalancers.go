@@ -14,12 +14,12 @@ import (
 
 // Name is the contract's function, as the others of this package.
 func Name(cluster string, service types.Service) string {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	return glue.Text(registry.LoadBalancers.LoadBalancerName(cluster, glue.ToService(service)))
 }
 
 func Get(cluster string, service types.Service) wt.Result[wt.Option[types.LoadBalancerStatus], types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	status, err := registry.LoadBalancers.GetLoadBalancer(cluster, glue.ToService(service))
 	found := wt.None[types.LoadBalancerStatus]()
 	if status != nil {
@@ -29,7 +29,7 @@ func Get(cluster string, service types.Service) wt.Result[wt.Option[types.LoadBa
 }
 
 func Ensure(cluster string, service types.Service, nodes *types.NodeSet) wt.Result[types.LoadBalancerStatus, types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	defer nodes.Drop()
 	held := glue.NodeSet{Held: nodes}
 	status, err := registry.LoadBalancers.EnsureLoadBalancer(cluster, glue.ToService(service), held)
@@ -44,13 +44,13 @@ func Ensure(cluster string, service types.Service, nodes *types.NodeSet) wt.Resu
 }
 
 func Update(cluster string, service types.Service, nodes *types.NodeSet) wt.Result[wt.Unit, types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	defer nodes.Drop()
 	held := glue.NodeSet{Held: nodes}
 	return glue.Of(wt.Unit{}, registry.LoadBalancers.UpdateLoadBalancer(cluster, glue.ToService(service), held))
 }
 
 func EnsureDeleted(cluster string, service types.Service) wt.Result[wt.Unit, types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	return glue.Of(wt.Unit{}, registry.LoadBalancers.EnsureLoadBalancerDeleted(cluster, glue.ToService(service)))
 }

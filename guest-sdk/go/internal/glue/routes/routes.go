@@ -15,7 +15,7 @@ import (
 
 // List is the contract's function, as the others of this package.
 func List(cluster string) wt.Result[[]wit.Route, types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	routes, err := registry.Routes.ListRoutes(cluster)
 	return glue.Of(glue.Each(routes, func(route provider.Route) wit.Route {
 		return wit.Route{
@@ -26,7 +26,7 @@ func List(cluster string) wt.Result[[]wit.Route, types.Error] {
 }
 
 func Create(cluster string, routes []wit.NewRoute) wt.Result[[]wt.Result[wt.Unit, types.Error], types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	return glue.Units(registry.Routes.CreateRoutes(cluster, glue.Each(routes, func(route wit.NewRoute) provider.NewRoute {
 		return provider.NewRoute{
 			NameHint: route.NameHint, Node: route.Node, ProviderID: route.ProviderId.SomeOr(""),
@@ -36,7 +36,7 @@ func Create(cluster string, routes []wit.NewRoute) wt.Result[[]wt.Result[wt.Unit
 }
 
 func Delete(cluster string, routes []wit.Route) wt.Result[[]wt.Result[wt.Unit, types.Error], types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	return glue.Units(registry.Routes.DeleteRoutes(cluster, glue.Each(routes, func(route wit.Route) provider.Route {
 		return provider.Route{
 			Name: route.Name, Target: toTarget(route.Target), TargetAddresses: glue.ToAddresses(route.TargetAddresses),

@@ -15,7 +15,7 @@ import (
 
 // Labels is the contract's function.
 func Labels(cluster string, v wit.PersistentVolume) wt.Result[glue.Pairs, types.Error] {
-	defer glue.TellPanic()
+	defer glue.Enter()()
 	labels, err := registry.PersistentVolumeLabels.VolumeLabels(cluster, &provider.PersistentVolume{
 		Name: v.Name, UID: v.Uid, Labels: glue.ToMap(v.Labels), Annotations: glue.ToMap(v.Annotations),
 		StorageClass: v.StorageClass, Source: v.Source, Driver: v.Driver, Handle: v.Handle,

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"runtime"
+	"runtime/debug"
 	"unsafe"
 )
 
@@ -20,7 +21,34 @@ var (
 
 var isInitialized = false
 
-func init() { isInitialized = true }
+func init() {
+	isInitialized = true
+	debug.SetGCPercent(off)
+}
+
+// off stops the collector. While the host writes into the memory of a component, the component may call
+// no import; Go's collector reads clocks and polls when it begins and ends, and the call would trap.
+// The collector therefore runs only in Go code between an export and its imports.
+const off = -1
+
+// collects is the collector's setting in Go code.
+var collects = 100
+
+// Enter lets the collector run: the host has written the arguments of an export. The result ends it
+// before the export returns.
+func Enter() (leave func()) {
+	debug.SetGCPercent(collects)
+	return func() { collects = debug.SetGCPercent(off) }
+}
+
+// Import runs a call of the host without the collector. SetGCPercent waits for a collection that has
+// begun.
+func Import[T any](call func() T) T {
+	before := debug.SetGCPercent(off)
+	result := call()
+	debug.SetGCPercent(before)
+	return result
+}
 
 //go:wasmimport wasi_snapshot_preview1 adapter_monotonic_clock_set_paused
 func pauseClock(paused bool)
@@ -39,8 +67,7 @@ func realloc(old unsafe.Pointer, oldSize, align, size uintptr) unsafe.Pointer {
 		}
 		return unsafe.Pointer(at)
 	}
-	// The collector may run now and reads the clock. No import may be called before realloc returns,
-	// so that the adapter answers with its last reading.
+	// Go's allocator reads the monotonic clock; wasmtime's adapter then answers with its last reading.
 	pauseClock(true)
 	memory := Allocate(&received, size, align)
 	pauseClock(false)
