@@ -12,18 +12,17 @@ import (
 // too. A fatal problem is the error; warnings do not prevent a call.
 func LoadConfig[T any](parse func(text string) (T, []Problem)) (T, error) {
 	config, problems := parse(Config())
-	for _, problem := range problems {
-		if problem.Severity != Warning {
-			return config, Invalid("cloud-config, line %d, %s: %s", problem.Line, problem.Key, problem.Message)
-		}
+	if at := slices.IndexFunc(problems, isFatal); at >= 0 {
+		problem := problems[at]
+		return config, Invalid("cloud-config, line %d, %s: %s", problem.Line, problem.Key, problem.Message)
 	}
 	return config, nil
 }
 
 // HasFatal reports whether one of the problems refuses the cloud-config.
-func HasFatal(problems []Problem) bool {
-	return slices.ContainsFunc(problems, func(problem Problem) bool { return problem.Severity != Warning })
-}
+func HasFatal(problems []Problem) bool { return slices.ContainsFunc(problems, isFatal) }
+
+func isFatal(problem Problem) bool { return problem.Severity != Warning }
 
 // INI is a cloud-config of sections, keys and values, the format of most clouds. Sections and keys
 // are compared without case.

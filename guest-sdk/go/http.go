@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -327,7 +328,7 @@ func (r *Response) Header(name string) string {
 // JSON reads the body. An empty body or null is an error: Go would read it as an empty value, and an
 // empty list may delete nodes. An absent member of an object still reads as an empty one.
 func (r *Response) JSON(into any) error {
-	if body := strings.TrimSpace(string(r.Body)); body == "" || body == "null" {
+	if body := bytes.TrimSpace(r.Body); len(body) == 0 || string(body) == "null" {
 		return Internal("%s: the answer is empty: %q", r.line, body)
 	}
 	if err := json.Unmarshal(r.Body, into); err != nil {

@@ -63,8 +63,8 @@ func (simCloud) EnsureLoadBalancer(cluster string, service *provider.Service, no
 		return service.LoadBalancerIP == "" || ip.Address == service.LoadBalancerIP
 	})
 	if keep >= 0 {
-		kept = &elasticIP{}
-		*kept = ips[keep]
+		ip := ips[keep]
+		kept = &ip
 		ips = slices.Delete(ips, keep, keep+1)
 	}
 	var stale []virtualServer

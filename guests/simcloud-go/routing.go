@@ -9,11 +9,7 @@ import (
 
 // ListRoutes makes one list: the host finds the node of a machine.
 func (simCloud) ListRoutes(cluster string) ([]provider.Route, error) {
-	cloud, err := load()
-	if err != nil {
-		return nil, err
-	}
-	present, err := owned[cloudRoute](cloud, "routes", cluster, "")
+	_, present, err := routesOf(cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -27,15 +23,21 @@ func (simCloud) ListRoutes(cluster string) ([]provider.Route, error) {
 	return routes, nil
 }
 
+// routesOf returns the routes that the cluster owns.
+func routesOf(cluster string) (*cloud, []cloudRoute, error) {
+	cloud, err := load()
+	if err != nil {
+		return nil, nil, err
+	}
+	present, err := owned[cloudRoute](cloud, "routes", cluster, "")
+	return cloud, present, err
+}
+
 // CreateRoutes makes one list, a second one where a node has no provider ID, and one request for
 // each missing route. A route of this cluster to another machine is deleted first: pod CIDRs move
 // when a node is created again.
 func (simCloud) CreateRoutes(cluster string, wanted []provider.NewRoute) ([]error, error) {
-	cloud, err := load()
-	if err != nil {
-		return nil, err
-	}
-	present, err := owned[cloudRoute](cloud, "routes", cluster, "")
+	cloud, present, err := routesOf(cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +111,7 @@ func (c *cloud) targets(wanted []provider.NewRoute) (ids []string, errors []erro
 // DeleteRoutes makes one list, and one request for each route. A missing route is a success. A route
 // of another cluster is refused, because the name comes from the host and proves no ownership.
 func (simCloud) DeleteRoutes(cluster string, routes []provider.Route) ([]error, error) {
-	cloud, err := load()
-	if err != nil {
-		return nil, err
-	}
-	present, err := owned[cloudRoute](cloud, "routes", cluster, "")
+	cloud, present, err := routesOf(cluster)
 	if err != nil {
 		return nil, err
 	}

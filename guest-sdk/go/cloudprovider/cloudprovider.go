@@ -12,7 +12,7 @@
 //
 // Each call makes the vendor's provider anew, because a call begins in a new memory: GetCloudProvider
 // with the cloud-config of the call, and Initialize with clients of a small Kubernetes API, which has
-// what the call has ([Cloud.Client]).
+// what the call has.
 package cloudprovider
 
 import (
@@ -68,14 +68,13 @@ func New(options Options) *Cloud {
 		}
 		return cloudprovider.GetCloudProvider(options.Registered, strings.NewReader(config))
 	}
-	transport := func(request *http.Request) (*http.Response, error) {
+	sendBy(func(request *http.Request) (*http.Response, error) {
 		with := httptransport.Transport{}
 		if options.Credential != nil {
 			with.Credential = options.Credential(request)
 		}
 		return with.RoundTrip(request)
-	}
-	sendBy(transport)
+	})
 	return cloud
 }
 

@@ -2,6 +2,7 @@ package cloudprovider
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -10,7 +11,6 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
@@ -123,10 +123,10 @@ func (c *cluster) answer(request *http.Request, body []byte) (int, any) {
 		object.TypeMeta = kind("Service", "v1")
 		return http.StatusOK, object
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/events"):
-		return event(path, body)
+		return event(body)
 	}
 	c.tell(request.Method, path)
-	return http.StatusForbidden, refused(http.StatusForbidden, metav1.StatusReasonForbidden,
+	return refused(http.StatusForbidden, metav1.StatusReasonForbidden,
 		request.Method+" "+path+": the sandbox has the nodes and the Service of the call, and takes Events")
 }
 
@@ -134,22 +134,15 @@ func kind(kind, version string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: version}
 }
 
-// event hands an Event to the host: of the core API, or of events.k8s.io.
-func event(path string, body []byte) (int, any) {
-	if strings.HasPrefix(path, "/apis/events.k8s.io/") {
-		var event eventsv1.Event
-		if err := json.Unmarshal(body, &event); err != nil {
-			return http.StatusBadRequest, refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
-		}
-		emit(event.Type, event.Reason, event.Note)
-		return http.StatusCreated, event
-	}
-	var event v1.Event
+// event hands an Event to the host: of the core API, whose text is the message, or of events.k8s.io,
+// whose text is the note. The answer is the Event as it came.
+func event(body []byte) (int, any) {
+	var event struct{ Type, Reason, Message, Note string }
 	if err := json.Unmarshal(body, &event); err != nil {
-		return http.StatusBadRequest, refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 	}
-	emit(event.Type, event.Reason, event.Message)
-	return http.StatusCreated, event
+	emit(event.Type, event.Reason, cmp.Or(event.Message, event.Note))
+	return http.StatusCreated, json.RawMessage(body)
 }
 
 func emit(kind, reason, message string) {
@@ -174,6 +167,8 @@ func (c *cluster) tell(method, path string) {
 		"method", method, "path", path)
 }
 
-func refused(code int32, reason metav1.StatusReason, message string) metav1.Status {
-	return metav1.Status{TypeMeta: kind("Status", "v1"), Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}
+func refused(code int32, reason metav1.StatusReason, message string) (int, any) {
+	return int(code), metav1.Status{
+		TypeMeta: kind("Status", "v1"), Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}
 }

@@ -142,7 +142,7 @@ var gathered gather
 // shared sends a request, or waits for the answer to an equal one.
 func (g *gather) shared(raw provider.RawRequest) provider.RawAnswer {
 	one := &waiting{raw: raw, done: make(chan struct{})}
-	if raw.Method != http.MethodGet || raw.Body != nil {
+	if raw.Method != http.MethodGet || raw.Body != nil || !g.shares() {
 		return g.send(one)
 	}
 	key := raw.URL + "\n" + raw.Credential + "\n" + fmt.Sprint(sorted(raw.Headers))
@@ -166,6 +166,12 @@ func (g *gather) shared(raw provider.RawRequest) provider.RawAnswer {
 		g.mutex.Unlock()
 	}
 	return answer
+}
+
+func (g *gather) shares() bool {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.gets != nil
 }
 
 func sorted(headers [][2]string) [][2]string {

@@ -120,7 +120,8 @@ func Enter() (leave func()) {
 	}
 }
 
-// place is the first one of the stack that is not Go's runtime or this package.
+// place is the first function of the panicking stack that is not Go's runtime; the three innermost ones
+// are those that look.
 func place() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
@@ -241,6 +242,7 @@ func toPolicy(policy types.TrafficPolicy) provider.TrafficPolicy {
 	return provider.Cluster
 }
 
+// protocols are in the order of the contract's.
 var protocols = []provider.Protocol{provider.TCP, provider.UDP, provider.SCTP}
 
 func toPort(port types.ServicePort) provider.ServicePort {
@@ -277,13 +279,8 @@ func FromStatus(status *provider.LoadBalancerStatus) types.LoadBalancerStatus {
 			ingress.IpMode = wt.Some(types.IpModeProxy)
 		}
 		ingress.Ports = Each(in.Ports, func(port provider.PortStatus) types.PortStatus {
-			protocol := types.ProtocolTcp
-			switch port.Protocol {
-			case provider.UDP:
-				protocol = types.ProtocolUdp
-			case provider.SCTP:
-				protocol = types.ProtocolSctp
-			}
+			// A protocol that the contract does not have is TCP, Kubernetes' default.
+			protocol := types.Protocol(max(slices.Index(protocols, port.Protocol), 0))
 			return types.PortStatus{Port: port.Port, Protocol: protocol, Error: Optional(port.Error)}
 		})
 		return ingress
