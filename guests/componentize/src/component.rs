@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
 use wasmparser::{Encoding, Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding};
-use wit_parser::{PackageId, Resolve, SourceMap, WorldId};
+use wit_parser::{Resolve, SourceMap, WorldId};
 
 use crate::{CONTRACT, PACKAGE, VERSION};
 
@@ -30,9 +30,7 @@ pub fn component(module: &[u8]) -> Result<Vec<u8>> {
             "it exports no interface of {PACKAGE}@{VERSION}: a Rust module is built with wit-bindgen; a Go program \
              imports the packages skysail.dev/provider/export/… and is built with -buildmode=c-shared"
         );
-        let exports: String =
-            interfaces.iter().map(|interface| format!("export {PACKAGE}/{interface}@{VERSION};")).collect();
-        let (resolve, world) = world(&format!("include {PACKAGE}/imports@{VERSION}; {exports}"))?;
+        let (resolve, world) = world(&interfaces)?;
         wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     }
     let mut encoder = ComponentEncoder::default();
@@ -80,23 +78,21 @@ impl Outline {
     }
 }
 
-/// A world of these imports and exports.
-fn world(items: &str) -> Result<(Resolve, WorldId)> {
+/// A world with every import of the contract and these exports.
+fn world(interfaces: &BTreeSet<String>) -> Result<(Resolve, WorldId)> {
+    let mut contract = SourceMap::new();
+    for (name, text) in CONTRACT {
+        contract.push_str(name, text);
+    }
     let mut resolve = Resolve::default();
-    push_contract(&mut resolve)?;
-    let text = format!("package skysail:component; world component {{ {items} }}");
+    resolve.push_group(contract.parse().map_err(|(_, error)| anyhow!("{error}"))?)?;
+    let exports: String =
+        interfaces.iter().map(|interface| format!("export {PACKAGE}/{interface}@{VERSION};")).collect();
+    let text =
+        format!("package skysail:component; world component {{ include {PACKAGE}/imports@{VERSION}; {exports} }}");
     let package = resolve.push_str("component.wit", &text)?;
     let world = resolve.select_world(&[package], Some("component"))?;
     Ok((resolve, world))
-}
-
-fn push_contract(resolve: &mut Resolve) -> Result<PackageId> {
-    let mut map = SourceMap::new();
-    for (name, text) in CONTRACT {
-        map.push_str(name, text);
-    }
-    let group = map.parse().map_err(|(_, error)| anyhow::anyhow!("{error}"))?;
-    Ok(resolve.push_group(group)?)
 }
 
 #[cfg(test)]

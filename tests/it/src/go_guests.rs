@@ -6,22 +6,22 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use skysail_host::{
-    CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxOptions, SandboxedProvider, describe,
-};
+use skysail_host::{CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxedProvider};
 use skysail_provider::{Call, Code, Error, Limit, LoadBalancers as _, Node, NodeSet, Service};
 
-use crate::components::{built, repository};
+use crate::{
+    components::{built, repository},
+    probes::Setup,
+};
 
 fn service() -> Service {
     Service::new("default", "web", "0a1b")
 }
 
 /// The probe's machine code: it is made once, because a Go program is large.
-fn compiled(sandbox: &Sandbox) -> Arc<CompiledComponent> {
-    static COMPILED: OnceLock<Arc<CompiledComponent>> = OnceLock::new();
-    let compile = || CompiledComponent::in_process(sandbox.wasmtime(), &built("probe-go")).unwrap();
-    Arc::clone(COMPILED.get_or_init(|| Arc::new(compile())))
+fn compiled(sandbox: &Sandbox) -> &'static CompiledComponent {
+    static COMPILED: OnceLock<CompiledComponent> = OnceLock::new();
+    COMPILED.get_or_init(|| CompiledComponent::in_process(sandbox.wasmtime(), &built("probe-go")).unwrap())
 }
 
 struct Probe {
@@ -36,12 +36,10 @@ impl Probe {
 
     async fn with(limits: Limits) -> Self {
         let engine = Engine::on_demand().unwrap();
-        let (name, config, http) = ("probe".to_owned(), String::new(), None);
-        let options = SandboxOptions { name, limits, config, http };
-        let sandbox = Sandbox::new(&engine, CallRecorder::default(), options).unwrap();
-        let release = Arc::new(Release::new(&sandbox, &compiled(&sandbox), "sha256:probe").unwrap());
-        let info = Arc::new(describe(&sandbox, &release).await.unwrap());
-        Self { provider: SandboxedProvider::new(sandbox, release, info), _engine: engine }
+        let setup = Setup { limits, ..Setup::of("probe", &[]) };
+        let release = |sandbox: &Sandbox| Release::new(sandbox, compiled(sandbox), "sha256:probe").unwrap();
+        let provider = setup.serve_release(&engine, &CallRecorder::default(), release).await;
+        Self { provider, _engine: engine }
     }
 
     async fn call(&self, what: &str) -> Error {

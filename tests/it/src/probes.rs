@@ -226,10 +226,21 @@ impl<'a> Setup<'a> {
 
     /// A provider that serves.
     pub(crate) async fn serve(self, engine: &Engine, recorder: &CallRecorder) -> SandboxedProvider {
-        let Self { name, wasm, limits, config, http } = self;
+        let wasm = self.wasm;
+        self.serve_release(engine, recorder, |sandbox| Release::from_wasm(sandbox, wasm).unwrap()).await
+    }
+
+    /// A provider that serves the release that `make` returns.
+    pub(crate) async fn serve_release(
+        self,
+        engine: &Engine,
+        recorder: &CallRecorder,
+        make: impl FnOnce(&Sandbox) -> Release,
+    ) -> SandboxedProvider {
+        let Self { name, wasm: _, limits, config, http } = self;
         let options = SandboxOptions { name: name.to_owned(), limits, config: config.to_owned(), http };
         let sandbox = Sandbox::new(engine, recorder.clone(), options).unwrap();
-        let release = Arc::new(Release::from_wasm(&sandbox, wasm).unwrap());
+        let release = Arc::new(make(&sandbox));
         let info = Arc::new(describe(&sandbox, &release).await.unwrap());
         SandboxedProvider::new(sandbox, release, info)
     }
