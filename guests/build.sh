@@ -2,7 +2,7 @@
 # Builds every guest (providers and probes) into target/components/*.wasm, or only the packages named.
 # usage: guests/build.sh [PACKAGE…]      e.g. guests/build.sh skysail-simcloud
 #
-# A guest with a go.mod is built by Go. For the others two toolchains work; this script prints which one it uses:
+# A guest with a go.mod is built by Go, one with a package.json by Node.js. For the others two toolchains work; this script prints which one it uses:
 #   rustup with the target wasm32-unknown-unknown: used as it is.
 #   Debian's rustc-web, cargo-web and rust-web-src: builds the standard library from source (make setup installs them).
 set -euo pipefail
@@ -13,11 +13,15 @@ build=${CARGO_TARGET_DIR:-target}/guests
 say() { printf 'guests: %s\n' "$*"; }
 
 shopt -s nullglob
-packages=() go_guests=()
+packages=() go_guests=() js_guests=()
 if [ $# = 0 ]; then
-  for module in guests/*/go.mod; do go_guests+=("$(basename "$(dirname "$module")")"); done
+  for file in guests/*/go.mod; do go_guests+=("$(basename "${file%/*}")"); done
+  for file in guests/*/package.json; do js_guests+=("$(basename "${file%/*}")"); done
 fi
-for p in "$@"; do if [ -e "guests/${p#skysail-}/go.mod" ]; then go_guests+=("${p#skysail-}"); else packages+=("$p"); fi; done
+for p in "$@"; do
+  name=${p#skysail-}
+  if [ -e "guests/$name/go.mod" ]; then go_guests+=("$name"); elif [ -e "guests/$name/package.json" ]; then js_guests+=("$name"); else packages+=("$p"); fi
+done
 [ $# -gt 0 ] || mapfile -t packages < <(
   for manifest in guests/*/Cargo.toml guests/probes/*/Cargo.toml; do
     # Guests are cdylib packages; the other packages here are tools.
@@ -78,5 +82,21 @@ for name in "${go_guests[@]}"; do
   # With its names and without debugging information, so that the backtrace of a trap names functions.
   GOOS=wasip1 GOARCH=wasm go -C "guests/$name" build -trimpath -buildvcs=false -buildmode=c-shared -ldflags=-w -o "$module" .
   componentize "$name" "$module"
+done
+
+if [ ${#js_guests[@]} -gt 0 ] && ! { command -v node && command -v npm; } >/dev/null; then
+  say "NOT built, because there is no Node.js with npm: ${js_guests[*]} (install Node.js 18 or newer; '.ci/setup test' does on Debian)"
+  [ $# = 0 ] || exit 1
+  js_guests=()
+fi
+[ ${#js_guests[@]} = 0 ] || guest-sdk/js/build.sh
+for name in "${js_guests[@]}"; do
+  component=$build/js/$name.wasm
+  mkdir -p "${component%/*}"
+  # Each build is another snapshot of the engine, with other bytes: only after a change.
+  if [ ! -e "$component" ] || [ -n "$(find "guests/$name" guest-sdk/js/dist wit/v0.1.0 -newer "$component" -type f -print -quit)" ]; then
+    node guest-sdk/js/dist/componentize.js "guests/$name/provider.js" "$component" >/dev/null
+  fi
+  componentize "$name" "$component"
 done
 say "components are in $out"

@@ -2,26 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::{Resolve, SourceMap, WorldId};
 
-use crate::{CONTRACT, PACKAGE, VERSION};
+use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time};
 
-/// The component of a core module.
+/// The component of a core module, or of componentize-qjs, whose components drop what they borrow
+/// too late.
 ///
 /// A module of wit-bindgen for Rust has the types of the component in a custom section. Go's linker
 /// keeps no such section: the types then follow from the interfaces that the module exports. A
 /// module that imports `wasi_snapshot_preview1`, as Go's do, gets wasmtime's adapter.
 ///
 /// # Errors
-/// The bytes are no core module, the module has no interface of the contract, or it imports what
+/// The bytes are neither, the module has no interface of the contract, or it imports what
 /// neither the contract nor the adapter has.
 pub fn component(module: &[u8]) -> Result<Vec<u8>> {
+    if Parser::is_component(module) {
+        return drop_borrows_in_time(module);
+    }
     let Outline { has_types, needs_adapter, interfaces } = Outline::of(module).context("not a core module")?;
     let mut module = module.to_vec();
     if !has_types {
@@ -55,7 +59,6 @@ impl Outline {
         let mut outline = Self::default();
         for payload in Parser::new(0).parse_all(module) {
             match payload? {
-                Payload::Version { encoding: Encoding::Component, .. } => bail!("it is a component already"),
                 Payload::CustomSection(section) => outline.has_types |= section.name().starts_with("component-type"),
                 Payload::ImportSection(imports) => {
                     for import in imports.into_imports() {
@@ -106,7 +109,6 @@ mod tests {
     #[test]
     fn bytes_that_are_no_core_module_are_refused() {
         assert!(error(b"text").starts_with("not a core module"));
-        assert!(error(&wat::parse_str("(component)").unwrap()).contains("it is a component already"));
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! Turns a core module into a component, and makes what the Go SDK needs: its bindings, and an
-//! overlay of Go's standard library.
+//! Turns a core module into a component, and makes what the SDKs need: the bindings of the Go SDK,
+//! an overlay of Go's standard library, and the types of the JavaScript SDK.
 
+mod borrows;
 mod component;
 mod go_bindings;
 mod go_overlay;
+mod js_types;
 
-pub use self::{component::component, go_bindings::go_bindings, go_overlay::go_overlay};
+pub use self::{component::component, go_bindings::go_bindings, go_overlay::go_overlay, js_types::js_types};
 
 /// The contract: the name and the text of each file.
 const CONTRACT: [(&str, &str); 9] = [

@@ -5,15 +5,16 @@ use std::{fs, path::Path, path::PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use skysail_componentize::{component, go_bindings, go_overlay};
+use skysail_componentize::{component, go_bindings, go_overlay, js_types};
 
-/// Turns the core module of a provider into a component.
+/// Turns what a toolchain has made of a provider into a component.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The core module: of wit-bindgen for Rust, or of a Go program that uses the Go SDK.
+    /// The core module of wit-bindgen for Rust or of a Go program that uses the Go SDK, or the
+    /// component of skysail-componentize-js.
     #[arg(required = true)]
     input: Option<PathBuf>,
     /// The component.
@@ -35,6 +36,11 @@ enum Command {
         /// A new folder.
         folder: PathBuf,
     },
+    /// Writes the contract's types for the JavaScript SDK.
+    JsTypes {
+        /// guest-sdk/js/src/contract.ts
+        file: PathBuf,
+    },
 }
 
 fn main() -> Result<()> {
@@ -46,6 +52,7 @@ fn main() -> Result<()> {
             }
         }
         Some(Command::GoOverlay { folder }) => go_overlay(&folder)?,
+        Some(Command::JsTypes { file }) => write(&file, js_types()?.as_bytes())?,
         None => {}
     }
     if let (Some(input), Some(output)) = (input, output) {

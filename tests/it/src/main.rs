@@ -8,6 +8,8 @@ mod go_guests;
 #[cfg(test)]
 mod jail;
 #[cfg(test)]
+mod js_guests;
+#[cfg(test)]
 mod older;
 #[cfg(test)]
 mod probes;

@@ -33,12 +33,20 @@ pub struct Rust;
 #[derive(Debug)]
 pub struct Go;
 
+/// `guests/simcloud-js`.
+#[derive(Debug)]
+pub struct JavaScript;
+
 impl Language for Rust {
     const COMPONENT: &'static str = "simcloud";
 }
 
 impl Language for Go {
     const COMPONENT: &'static str = "simcloud-go";
+}
+
+impl Language for JavaScript {
+    const COMPONENT: &'static str = "simcloud-js";
 }
 
 /// A simulated cloud of its own, for the provider in this language.

@@ -6,7 +6,7 @@ mod requirements;
 use skysail_test_providers::{
     clouds::{
         hetzner::Hetzner,
-        simcloud::{Go, Rust, Simulated},
+        simcloud::{Go, JavaScript, Rust, Simulated},
         vsphere::Vsphere,
     },
     leaks, published,
@@ -15,6 +15,7 @@ use skysail_test_providers::{
 
 type SimulatedInRust = Simulated<Rust>;
 type SimulatedInGo = Simulated<Go>;
+type SimulatedInJavaScript = Simulated<JavaScript>;
 
 #[cfg(feature = "aws")]
 mod aws;
@@ -45,6 +46,14 @@ mod simcloud_go {
     instances!(SimulatedInGo);
     load_balancers!(SimulatedInGo);
     routes!(SimulatedInGo);
+}
+
+mod simcloud_js {
+    use anyhow::Result;
+
+    instances!(SimulatedInJavaScript);
+    load_balancers!(SimulatedInJavaScript);
+    routes!(SimulatedInJavaScript);
 }
 
 mod vcenter_server {

@@ -1,0 +1,385 @@
+import type * as contract from "./contract.js";
+import {
+  denied,
+  exhausted,
+  internal,
+  invalid,
+  isNotFound,
+  notFound,
+  ProviderError,
+  retryAfter,
+  unavailable,
+  worst,
+} from "./errors.js";
+import { decode, encode, host, wellFormed } from "./host.js";
+
+/** A request as `fetch` takes one. */
+export interface RequestInit {
+  method?: string;
+  headers?: Record<string, string>;
+  body?: string | Uint8Array | null;
+  /** Name of the operator's credential that the host adds. */
+  credential?: string;
+  /** Timeout of the whole exchange in milliseconds; absent for the host's limits alone. */
+  timeoutMs?: number;
+}
+
+const raw = (url: string, init: RequestInit): contract.http.Request => ({
+  method: wellFormed(init.method ?? "GET"),
+  url: wellFormed(url),
+  headers: Object.entries(init.headers ?? {}).map(([name, value]) => [wellFormed(name), wellFormed(value)]),
+  body: typeof init.body === "string" ? encode(init.body) : (init.body ?? null),
+  credential: init.credential ? wellFormed(init.credential) : null,
+  timeoutMs: init.timeoutMs === undefined ? 0 : Math.min(Math.max(Math.round(init.timeoutMs), 1), 0xffff_ffff),
+  extra: [],
+});
+
+const line = (request: contract.http.Request) => `${request.method} ${request.url.split("?", 1)[0]}`;
+
+/**
+ * Sends a request and returns the response, whatever its status is. As the `fetch` of browsers, but
+ * it returns when the response is complete: the functions of a provider are synchronous. The host
+ * follows no redirect and repeats nothing.
+ */
+export function fetch(url: string, init: RequestInit = {}): Response {
+  const request = raw(url, init);
+  try {
+    return new Response(host().http.send(request), line(request));
+  } catch (failure) {
+    throw failed(request, failure);
+  }
+}
+
+/** The error of a request that got no response. The engine throws an Error whose payload is the contract's value. */
+function failed(request: contract.http.Request, thrown: unknown): unknown {
+  const payload = thrown instanceof Error && "payload" in thrown ? thrown.payload : thrown;
+  if (typeof payload !== "object" || payload === null || !("tag" in payload)) return thrown;
+  const known = payload as contract.http.Failure;
+  const said = saidBy(known);
+  const error = (make: (message: string) => ProviderError, what: string) =>
+    make(`${line(request)}: ${what}${said ? `: ${said}` : ""}`);
+  switch (known.tag) {
+    case "forbidden":
+      return error(denied, "the operator does not allow the request");
+    case "limited":
+      return error(unavailable, "a limit of the sandbox was met");
+    case "malformed":
+      return error(internal, "not a request that can be sent");
+    case "unreachable":
+      return error(unavailable, "the cloud is unreachable");
+    case "tls":
+      return error(unavailable, "no trusted connection to the cloud");
+    case "interrupted":
+      return error(unavailable, "the response was cut off");
+    case "timeout":
+      return error(unavailable, "the cloud did not answer in time");
+    case "too-large":
+      return error(internal, "the response is larger than the sandbox allows");
+    case "credential-refused":
+      return error(denied, "the login was refused");
+    case "credential-unavailable":
+      return error(unavailable, "no login is possible now");
+    case "other":
+      return error(unavailable, "no response");
+  }
+}
+
+function saidBy(failure: contract.http.Failure): string {
+  switch (failure.tag) {
+    case "timeout":
+      return "";
+    case "too-large":
+      return failure.val > 0 ? `${failure.val} bytes` : "";
+    case "other":
+      return failure.val.join(": ");
+    default:
+      return failure.val;
+  }
+}
+
+/** A response; its names are those of the web. */
+export class Response {
+  readonly status: number;
+  /** Names are in lower case. */
+  readonly headers: { get(name: string): string | null };
+  readonly body: Uint8Array;
+
+  constructor(
+    response: contract.http.Response,
+    private readonly line: string,
+  ) {
+    this.status = response.status;
+    this.body = response.body;
+    this.headers = {
+      get: (name) => response.headers.find(([found]) => found === name.toLowerCase())?.[1] ?? null,
+    };
+  }
+
+  get ok(): boolean {
+    return this.status >= 200 && this.status < 300;
+  }
+
+  text(): string {
+    return decode(this.body);
+  }
+
+  /** The body as JSON. An empty one and null are errors: what is absent must not read as "there is none". */
+  json<T>(): T {
+    const text = this.text();
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (error) {
+      throw internal(`${this.line}: unexpected JSON: ${error instanceof Error ? error.message : error}`);
+    }
+    if (value === null) throw internal(`${this.line}: the response is null`);
+    return value as T;
+  }
+
+  /** The text of an error about this response: request, status and what the cloud said. */
+  message(said: string): string {
+    return `${this.line}: status ${this.status}${said ? `: ${said}` : ""}`;
+  }
+
+  /** The wait that the response asks for, in milliseconds; undefined for none. */
+  get retryAfterMs(): number | undefined {
+    const names = ["retry-after", ...(this.status === 429 ? ["ratelimit-reset", "x-ratelimit-reset"] : [])];
+    for (const name of names) {
+      const wait = this.wait(this.headers.get(name)?.trim() ?? "");
+      if (wait !== undefined) return wait;
+    }
+    return undefined;
+  }
+
+  private wait(value: string): number | undefined {
+    let then: number;
+    if (/^\d+$/.test(value)) {
+      const number = Number(value);
+      // From here on a number is seconds, or milliseconds, since 1970.
+      if (number < 1e9) return number * 1000;
+      then = number < 1e12 ? number * 1000 : number;
+    } else {
+      then = Date.parse(value);
+    }
+    // The cloud's clock may differ from this one.
+    const now = Date.parse(this.headers.get("date") ?? "");
+    return Number.isFinite(then) && Number.isFinite(now) ? Math.max(then - now, 0) : undefined;
+  }
+
+  /** The error that the status means; null for success. */
+  error(): ProviderError | null {
+    const isHTML = /^\s*text\/html\s*(;|$)/i.test(this.headers.get("content-type") ?? "");
+    if (isHTML && (this.status < 300 || this.status === 404 || this.status === 410)) {
+      return unavailable(this.message("a page in HTML, which is not an answer of the API"));
+    }
+    if (this.status < 300) return null;
+    const message = this.message(detail(this.text()));
+    const wait = this.retryAfterMs;
+    switch (this.status) {
+      case 401:
+      case 403:
+        return denied(message);
+      case 404:
+      case 410:
+        return notFound(message);
+      case 409:
+      case 423:
+      case 429:
+        return retryAfter(wait ?? 0, message);
+      case 413:
+      case 503:
+        if (wait !== undefined) return retryAfter(wait, message);
+        return this.status === 413 ? invalid(message) : unavailable(message);
+      case 400:
+      case 422:
+        return invalid(message);
+      case 402:
+      case 507:
+        return exhausted(message);
+      case 408:
+      case 425:
+        return unavailable(message);
+    }
+    return this.status >= 500 && this.status < 600 ? unavailable(message) : internal(message);
+  }
+}
+
+const detailMax = 300;
+
+/** What a body says about an error, in the members that most APIs have. */
+function detail(text: string): string {
+  let said = text.trim();
+  try {
+    said = memberOf(JSON.parse(text)) || said;
+  } catch {
+    // Not JSON: the text itself.
+  }
+  return said.length <= detailMax ? said : `${wellFormed(said.slice(0, detailMax))}…`;
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+function memberOf(body: unknown): string {
+  if (!isObject(body)) return typeof body === "string" ? body : "";
+  const values = Object.values(body);
+  const inner = values.length === 1 && isObject(values[0]) ? values[0] : (body["error"] ?? body);
+  if (!isObject(inner)) return typeof inner === "string" ? inner : "";
+  for (const key of ["message", "detail", "title", "faultstring", "error"]) {
+    const found = inner[key];
+    if (typeof found === "string") return found;
+  }
+  return "";
+}
+
+/** The root of an HTTP API that speaks JSON. */
+export class API {
+  readonly endpoint: string;
+  private readonly init: Pick<RequestInit, "credential" | "timeoutMs">;
+  /** Finds errors that a status does not tell. */
+  readonly judge: (response: Response) => ProviderError | null;
+
+  constructor(options: {
+    endpoint: string;
+    credential?: string;
+    timeoutMs?: number;
+    judge?: (response: Response) => ProviderError | null;
+  }) {
+    const { endpoint, judge, ...init } = options;
+    this.endpoint = endpoint;
+    this.init = init;
+    this.judge = judge ?? (() => null);
+  }
+
+  /** Scheme, host and port of the endpoint. */
+  get origin(): string {
+    return /^(?:[^/?#]*:\/\/)?[^/?#]*/.exec(this.endpoint)?.[0] ?? this.endpoint;
+  }
+
+  /** Begins a request to the path that the segments are; each is escaped. */
+  request(method: string, ...segments: string[]): Request {
+    const root = this.endpoint.replace(/\/+$/, "");
+    // DELETE /servers/ is another request than DELETE /servers/ID.
+    if (segments.some((segment) => segment === "")) throw internal(`${method} ${root}: a segment of the path is empty`);
+    const url = [root, ...segments.map(escapeSegment)].join("/");
+    return new Request(this, url, { method, headers: { accept: "application/json" }, ...this.init });
+  }
+
+  get(...segments: string[]): Request {
+    return this.request("GET", ...segments);
+  }
+  post(...segments: string[]): Request {
+    return this.request("POST", ...segments);
+  }
+  put(...segments: string[]): Request {
+    return this.request("PUT", ...segments);
+  }
+  patch(...segments: string[]): Request {
+    return this.request("PATCH", ...segments);
+  }
+  delete(...segments: string[]): Request {
+    return this.request("DELETE", ...segments);
+  }
+}
+
+// A segment "." or ".." would mean another path.
+const escapeSegment = (segment: string) =>
+  segment === "." || segment === ".." ? segment.replaceAll(".", "%2E") : escaped(segment);
+
+const escaped = (text: string) => encodeURIComponent(wellFormed(text));
+
+/** A request that is being built. Each method returns a new one, so that a request can be the beginning of several. */
+export class Request {
+  constructor(
+    readonly api: API,
+    readonly url: string,
+    readonly init: RequestInit,
+  ) {}
+
+  /** Adds a parameter, unless the value is absent or empty. */
+  query(key: string, value: string | number | null | undefined): Request {
+    if (value === null || value === undefined || value === "") return this;
+    const separator = this.url.includes("?") ? "&" : "?";
+    return new Request(this.api, `${this.url}${separator}${escaped(key)}=${escaped(String(value))}`, this.init);
+  }
+
+  header(name: string, value: string): Request {
+    return this.with({ headers: { ...this.init.headers, [name.toLowerCase()]: value } });
+  }
+
+  /** Sets the body to JSON. */
+  json(value: unknown): Request {
+    return this.body("application/json", JSON.stringify(value));
+  }
+
+  /** Sets the body to the pairs of a form. */
+  form(values: Record<string, string>): Request {
+    const pairs = Object.entries(values).map(([key, value]) => `${escaped(key)}=${escaped(value)}`);
+    return this.body("application/x-www-form-urlencoded; charset=utf-8", pairs.join("&"));
+  }
+
+  body(contentType: string, body: string | Uint8Array): Request {
+    return this.header("content-type", contentType).with({ body });
+  }
+
+  private with(init: Partial<RequestInit>): Request {
+    return new Request(this.api, this.url, { ...this.init, ...init });
+  }
+
+  /** Sends the request; throws the error that the response means. */
+  send(): Response {
+    const response = fetch(this.url, this.init);
+    const error = this.api.judge(response) ?? response.error();
+    if (error) throw error;
+    return response;
+  }
+}
+
+/** Sends requests at the same time. The results are in the order of the requests. */
+export function sendAll(requests: readonly Request[]): (Response | ProviderError)[] {
+  if (requests.length === 0) return [];
+  const raws = requests.map((request) => raw(request.url, request.init));
+  const answers = host().http.sendAll(raws);
+  return requests.map((request, index) => {
+    const [answer, sent] = [answers[index], raws[index]];
+    if (!answer || !sent) return internal("the host returned fewer responses than requests");
+    if (answer.tag === "err") {
+      const error = failed(sent, answer.val);
+      if (error instanceof ProviderError) return error;
+      throw error;
+    }
+    const response = new Response(answer.val, line(sent));
+    return request.api.judge(response) ?? response.error() ?? response;
+  });
+}
+
+/** Sends requests at the same time and returns all responses; throws the worst error. */
+export function sendEvery(requests: readonly Request[]): Response[] {
+  const results = sendAll(requests);
+  const error = worst(results.filter((result) => result instanceof ProviderError));
+  if (error) throw error;
+  return results.filter((result) => result instanceof Response);
+}
+
+/** For deletions: throws an error unless the error says that the object does not exist. */
+export function absentOk(result: Response | ProviderError): void {
+  if (result instanceof ProviderError && !isNotFound(result)) throw result;
+}
+
+const pagesMax = 1000;
+
+/** Collects a list that the cloud returns in pages, by the cursor of the next page; an absent or empty one ends the list. */
+export function pages<T>(page: (cursor: string) => { entries: readonly T[]; next?: string | null | undefined }): T[] {
+  const all: T[] = [];
+  const seen = new Set<string>();
+  let cursor = "";
+  for (let count = 0; count < pagesMax; count++) {
+    const { entries, next } = page(cursor);
+    for (const entry of entries) all.push(entry);
+    if (!next) return all;
+    if (seen.has(next)) throw unavailable(`the list does not end: cursor ${JSON.stringify(next)} came twice`);
+    seen.add(next);
+    cursor = next;
+  }
+  throw unavailable(`the list does not end after ${pagesMax} pages`);
+}

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, writeFileSync, existsSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const program = fileURLToPath(new URL("../dist/componentize.js", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "skysail-js-test-"));
+const out = join(folder, "out.wasm");
+const run = (...args) => spawnSync(process.execPath, [program, ...args], { encoding: "utf8" });
+const made = (name, source) => {
+  const file = join(folder, name);
+  writeFileSync(file, source);
+  return run(file, out);
+};
+
+const identity = `export const identity = {
+  describe: () => ({ name: "example", version: "1.0.0", description: "An example" }),
+  checkConfig: () => [],
+  origins: () => [],
+};`;
+
+test("a provider in TypeScript becomes a component with the interfaces that it exports", () => {
+  const { stdout, stderr, status } = made(
+    "provider.ts",
+    `import { notFound, type Instances } from "@skysail/provider";
+    export const instances: Instances = { describe: (nodes) => nodes.names().map((name) => notFound(name)) };
+    ${identity}`,
+  );
+  assert.equal(status, 0, stderr);
+  assert.match(stdout, /\d+ bytes, exports identity, instances\n$/);
+  // The preamble of a component.
+  assert.deepEqual([...readFileSync(out).subarray(0, 8)], [0, 0x61, 0x73, 0x6d, 0x0d, 0, 1, 0]);
+});
+
+const refusals = {
+  "has no export called identity; it exports other": "export const other = 1;",
+  "has no export called identity; it exports nothing": "",
+  "the module exports loadbalancers: the interface is called loadBalancers": `${identity}\nexport const loadbalancers = {};`,
+  'Expected ";" but found "is"': "this is not JavaScript",
+  'Could not resolve "absent"': `import "absent";\n${identity}`,
+  "ends with an error when it is loaded: ReferenceError: wrong is not defined": `${identity}\nwrong();`,
+  "this function calls Skysail's host": `import { config } from "@skysail/provider";\nconfig();\n${identity}`,
+};
+for (const [reason, source] of Object.entries(refusals)) {
+  test(`a module is refused: ${reason}`, () => {
+    const { stderr, status } = made("refused.js", source);
+    assert.equal(status, 1);
+    assert.ok(stderr.includes("refused.js") && stderr.includes(reason), stderr);
+  });
+}
+
+for (const call of ["Math.random()", "crypto.randomUUID()", 'console.log("x")']) {
+  test(`${call} at the top level is refused, because it would run once, at build time`, () => {
+    const { stderr, status } = made("early.js", `if (globalThis.wit) ${call};\n${identity}`);
+    assert.equal(status, 1);
+    assert.match(stderr, /the top level of a module runs once, when the component is built/);
+    assert.match(stderr, /early.js/);
+  });
+}
+
+test("a refused module leaves no file, and the usage is printed", () => {
+  const absent = join(folder, "absent.wasm");
+  assert.equal(run(join(folder, "no-such-file.js"), absent).status, 1);
+  assert.ok(!existsSync(absent));
+  assert.equal(run().status, 2);
+  assert.match(run().stderr, /usage: skysail-componentize-js PROVIDER OUT/);
+  assert.match(run("--help").stdout, /exports the interfaces of the provider/);
+  assert.equal(run("--version").stdout, "0.1.0\n");
+});

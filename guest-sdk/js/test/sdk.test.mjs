@@ -1,0 +1,365 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  allowedSources,
+  API,
+  cache,
+  fetch,
+  INI,
+  internalIPs,
+  isIPv4,
+  loadConfig,
+  notFound,
+  pages,
+  parseProviderId,
+  ProviderError,
+  retryAfter,
+  sendAll,
+  sendEvery,
+  unavailable,
+  worst,
+} from "@skysail/provider";
+import { Host, nodes, service } from "@skysail/provider/testing";
+import * as glue from "@skysail/provider/glue";
+
+const api = (options = {}) => new API({ endpoint: "https://api.example.com/", credential: "api", ...options });
+const thrown = (call) => {
+  try {
+    call();
+  } catch (error) {
+    return error;
+  }
+  assert.fail("nothing was thrown");
+};
+const problemsOf = (text, read) => {
+  const ini = new INI(text);
+  read(ini);
+  return ini.problems().map(({ severity, line, key, message }) => `${severity} ${line} ${key}: ${message}`);
+};
+
+test("an INI file has sections, comments and quoted values", () => {
+  const ini = new INI(
+    '[Global] ; the cloud\nendpoint = https://x#y # a comment\nname = "a \\"b\\" \\\\ #c" ; d\nempty =\n[Other]\nKEY=1\n',
+  );
+  assert.equal(ini.required("global", "Endpoint"), "https://x#y");
+  assert.equal(ini.optional("Global", "name"), 'a "b" \\ #c');
+  assert.equal(ini.optional("Global", "empty"), "");
+  assert.equal(ini.optional("Other", "key"), "1");
+  assert.equal(ini.optional("Other", "absent"), undefined);
+  assert.deepEqual(ini.problems(), []);
+});
+
+test("each problem of an INI file names line and key", () => {
+  const text =
+    '[Global\nnonsense\n[Global]\nkey = "open\nkey = "a" b\nkey = "a\\n"\ntwice = 1\ntwice = 2\nunknown = 1\n';
+  assert.deepEqual(
+    problemsOf(text, (ini) => ini.optional("Global", "twice")),
+    [
+      "fatal 1 : a section ends with ]",
+      "fatal 2 nonsense: expected key = value",
+      "fatal 4 Global.key: the quote is not closed",
+      "fatal 5 Global.key: text behind the closing quote",
+      'fatal 6 Global.key: after \\ only " and \\ may stand',
+      "fatal 8 Global.twice: stands here a second time",
+      "fatal 9 Global.unknown: is not a key of this provider",
+    ],
+  );
+  assert.deepEqual(
+    problemsOf("", (ini) => ini.required("Global", "endpoint")),
+    ["fatal 0 Global.endpoint: is required"],
+  );
+});
+
+test("a fatal problem prevents calls and a warning does not", () => {
+  new Host({ cloudConfig: "[Global]\nold = 1\n" });
+  const parse = (severity) => (text) => ({
+    value: text.length,
+    problems: [{ severity, line: 2, key: "Global.old", message: "is old" }],
+  });
+  assert.equal(loadConfig(parse("warning")), 17);
+  const error = thrown(() => loadConfig(parse("fatal")));
+  assert.deepEqual([error.code, error.message], ["invalid", "cloud-config, line 2, Global.old: is old"]);
+});
+
+test("segments and parameters are escaped, and an empty segment is refused", () => {
+  const request = api().get("v1", "a/b", "..").query("q", "x y&z+").query("absent", null).query("empty", "");
+  assert.equal(request.url, "https://api.example.com/v1/a%2Fb/%2E%2E?q=x%20y%26z%2B");
+  assert.equal(thrown(() => api().delete("servers", "")).code, "internal");
+  assert.equal(api({ endpoint: "https://x:8443/v1?a" }).origin, "https://x:8443");
+});
+
+test("a request is the beginning of several", () => {
+  const beginning = api().post("v1").header("X-A", "1");
+  const [one, other] = [beginning.json({ a: "ä" }), beginning.form({ "a b": "c&d" })];
+  const host = new Host({ cloud: () => ({ json: {} }) });
+  sendEvery([one, other, beginning]);
+  assert.deepEqual(
+    host.requests.map(({ body, headers }) => [body, headers["content-type"], headers["x-a"]]),
+    [
+      ['{"a":"ä"}', "application/json", "1"],
+      ["a%20b=c%26d", "application/x-www-form-urlencoded; charset=utf-8", "1"],
+      ["", undefined, "1"],
+    ],
+  );
+  assert.equal(host.requests[0].credential, "api");
+});
+
+const statuses = [
+  [200, {}, null],
+  [204, {}, null],
+  [301, {}, "internal"],
+  [400, {}, "invalid"],
+  [401, {}, "denied"],
+  [402, {}, "exhausted"],
+  [403, {}, "denied"],
+  [404, {}, "not-found"],
+  [408, {}, "unavailable"],
+  [409, {}, "retry-after"],
+  [410, {}, "not-found"],
+  [413, {}, "invalid"],
+  [413, { "retry-after": "5" }, "retry-after"],
+  [418, {}, "internal"],
+  [422, {}, "invalid"],
+  [423, {}, "retry-after"],
+  [425, {}, "unavailable"],
+  [429, {}, "retry-after"],
+  [500, {}, "unavailable"],
+  [503, {}, "unavailable"],
+  [503, { "retry-after": "5" }, "retry-after"],
+  [507, {}, "exhausted"],
+  [600, {}, "internal"],
+  [200, { "content-type": "text/html; charset=utf-8" }, "unavailable"],
+  [404, { "content-type": "TEXT/HTML" }, "unavailable"],
+];
+for (const [status, headers, code] of statuses) {
+  test(`a response ${status} with ${JSON.stringify(headers)} is ${code ?? "a success"}`, () => {
+    new Host({ cloud: () => ({ status, headers, body: "{}" }) });
+    const [result] = sendAll([api().get("x")]);
+    assert.equal(result instanceof ProviderError ? result.code : null, code);
+    // The status of fetch is the caller's business.
+    assert.equal(fetch("https://api.example.com/x").status, status);
+  });
+}
+
+test("a wait is seconds, a date, or an epoch beside the cloud's date", () => {
+  const date = "Fri, 27 Nov 2026 20:00:00 GMT";
+  const epoch = Date.parse(date) / 1000;
+  const wait = (status, headers) => {
+    new Host({ cloud: () => ({ status, headers: { date, ...headers } }) });
+    return thrown(() => api().get("x").send()).afterMs;
+  };
+  assert.equal(wait(429, { "retry-after": "7" }), 7000);
+  assert.equal(wait(503, { "retry-after": "Fri, 27 Nov 2026 20:01:00 GMT" }), 60_000);
+  assert.equal(wait(429, { "x-ratelimit-reset": String(epoch + 3) }), 3000);
+  assert.equal(wait(429, { "ratelimit-reset": String((epoch - 3) * 1000) }), 0);
+  assert.equal(wait(429, { "retry-after": "soon" }), 0);
+});
+
+test("an error names request, status and what the cloud said", () => {
+  const said = (body) => {
+    new Host({ cloud: () => ({ status: 400, body }) });
+    return thrown(() => api().get("x").query("secret", "1").send()).message;
+  };
+  const start = "GET https://api.example.com/x: status 400";
+  assert.equal(said('{"error": {"message": "no"}}'), `${start}: no`);
+  assert.equal(said('{"badRequest": {"message": "no", "code": 1}}'), `${start}: no`);
+  assert.equal(said('{"error": "no"}'), `${start}: no`);
+  assert.equal(said(" text "), `${start}: text`);
+  assert.equal(said(""), start);
+  assert.equal(said("x".repeat(1000)), `${start}: ${"x".repeat(300)}…`);
+});
+
+test("a request without a response is the error of its cause", () => {
+  const codes = {
+    forbidden: "denied",
+    limited: "unavailable",
+    malformed: "internal",
+    unreachable: "unavailable",
+    tls: "unavailable",
+    interrupted: "unavailable",
+    timeout: "unavailable",
+    "too-large": "internal",
+    "credential-refused": "denied",
+    "credential-unavailable": "unavailable",
+    other: "unavailable",
+  };
+  for (const [tag, code] of Object.entries(codes)) {
+    const val = { timeout: undefined, "too-large": 7, other: ["new", "case"] };
+    new Host({
+      cloud: () => ({ failure: { tag, ...(tag === "timeout" ? {} : { val: tag in val ? val[tag] : "why" }) } }),
+    });
+    for (const error of [thrown(() => api().get("x").send()), sendAll([api().get("x")])[0]]) {
+      assert.equal(error.code, code, tag);
+      assert.match(error.message, /^GET https:\/\/api.example.com\/x: /);
+      if (!["timeout", "too-large", "other"].includes(tag)) assert.match(error.message, /: why$/);
+    }
+  }
+  new Host();
+  assert.equal(thrown(() => api().get("x").header("Cookie", "a").send()).code, "internal");
+});
+
+test("an empty body and null are errors, not nothing", () => {
+  for (const body of ["", "null", "{"]) {
+    new Host({ cloud: () => ({ body }) });
+    assert.equal(thrown(() => api().get("x").send().json()).code, "internal", body);
+  }
+});
+
+test("pages end at an empty cursor, and a cursor that comes twice is an error", () => {
+  assert.deepEqual(
+    pages((cursor) => ({ entries: [cursor], next: cursor === "" ? "a" : null })),
+    ["", "a"],
+  );
+  assert.equal(thrown(() => pages(() => ({ entries: [], next: "a" }))).code, "unavailable");
+});
+
+test("the worst error is one that a wait does not mend, and not-found only where all are", () => {
+  const errors = [
+    notFound("a"),
+    unavailable("b"),
+    retryAfter(1, "c"),
+    retryAfter(9, "d"),
+    new ProviderError("denied", "e"),
+  ];
+  assert.equal(worst(errors).message, "e");
+  assert.equal(worst(errors.slice(0, 4)).message, "d");
+  assert.equal(worst(errors.slice(0, 1)).message, "a");
+  assert.equal(worst([]), undefined);
+});
+
+test("the cache keeps JSON, and a change that loses a race is repeated", () => {
+  const host = new Host();
+  assert.equal(cache.get("a"), undefined);
+  assert.deepEqual(
+    cache.getOr("a", 1000, () => ({ b: "ä" })),
+    { b: "ä" },
+  );
+  assert.deepEqual(
+    cache.getOr("a", 1000, () => assert.fail("it is there")),
+    { b: "ä" },
+  );
+  let calls = 0;
+  const changed = cache.update("count", 1000, (before = 0) => {
+    // Another call changes the value in between, once.
+    if (calls++ === 0) cache.set("count", 10, 1000);
+    return before + 1;
+  });
+  assert.deepEqual([changed, calls, cache.get("count")], [11, 2, 11]);
+  host.remove();
+  assert.match(thrown(() => cache.get("a")).message, /new Host\(\)/);
+});
+
+test("source ranges are a sorted set of networks", () => {
+  const ranges = (sourceRanges, ipFamilies = ["IPv4"]) =>
+    allowedSources(service({ sourceRanges, ipFamilies })).map(({ address, bits }) => `${address}/${bits}`);
+  assert.deepEqual(ranges([" 10.1.2.3/8", "10.0.0.0/8 ", "192.168.1.129/25", "2001:db8::1/32"]), [
+    "10.0.0.0/8",
+    "192.168.1.128/25",
+    "2001:db8::/32",
+  ]);
+  assert.deepEqual(ranges([], ["IPv6", "IPv4"]), ["0.0.0.0/0", "::/0"]);
+  for (const wrong of ["10.0.0.0", "10.0.0.0/33", "10.1/8", "0x0a.0.0.0/8", "x/8", "::/129", ""]) {
+    assert.equal(thrown(() => ranges([wrong])).code, "invalid", wrong);
+  }
+});
+
+test("addresses of a family are found, and texts that are none are not", () => {
+  const ip = (...addresses) => addresses.map((address) => ({ type: "InternalIP", address }));
+  const set = nodes(
+    { name: "b", addresses: ip("fd00::1", "10.0.0.2", "10.0.0.3") },
+    { name: "a", addresses: ip("10.0.0.1") },
+    { name: "c" },
+  );
+  assert.deepEqual(internalIPs(set, "IPv4"), ["10.0.0.1", "10.0.0.2"]);
+  assert.deepEqual(internalIPs(set, "IPv6"), ["fd00::1"]);
+  for (const text of ["10.0.0", "10.0.0.256", "10.0.0.1.", "10.0.0.1.1", "010.0.0.1", "a.b.c.d", ""])
+    assert.equal(isIPv4(text), false, text);
+  assert.equal(isIPv4("255.0.10.199"), true);
+});
+
+test("a provider ID of another scheme is invalid", () => {
+  assert.equal(parseProviderId("example", "example://a/b"), "a/b");
+  for (const id of ["example://", "other://a", "a", ""])
+    assert.equal(thrown(() => parseProviderId("example", id)).code, "invalid", id);
+});
+
+test("what a provider returns in a wrong shape is named", () => {
+  const host = new Host();
+  const held = { len: () => 1, names: () => ["a"], providerIds: () => [null] };
+  const describe = (result) => thrown(() => glue.instances({ describe: () => result }).describe(held, "state")).message;
+  const good = { providerId: "x://1" };
+  assert.equal(describe(undefined), "the result of describe is not an array: undefined");
+  assert.equal(
+    describe(Promise.resolve([])),
+    "the result of describe is not an array: a Promise: the functions of a provider are synchronous",
+  );
+  assert.equal(describe([good, null]), "the result of describe[1] is not an object: null");
+  assert.equal(describe([good, { ...good, zone: 7 }]), "the result of describe[1].zone is not a string: 7");
+  const addresses = [{ type: "Hostname", address: "a" }, { type: "InternalIP" }];
+  assert.equal(
+    describe([{ ...good, addresses }]),
+    "the result of describe[0].addresses[1].address is not a string: undefined",
+  );
+  assert.equal(
+    describe([{ ...good, labels: { a: null } }]),
+    'the result of describe[0].labels["a"] is not a string: null',
+  );
+  const ensure = (result) =>
+    thrown(() => glue.loadBalancers({ ensure: () => result }).ensure("", contractService, held)).message;
+  assert.equal(ensure({}), "the result of ensure.ingress is not an array: undefined");
+  assert.equal(
+    ensure({ ingress: [{ ip: "1.2.3.4", ipMode: "vip" }] }),
+    "the result of ensure.ingress[0].ipMode is not one of VIP, Proxy: vip",
+  );
+  const update = thrown(() => glue.loadBalancers({ update: async () => {} }).update("", contractService, held)).message;
+  assert.match(update, /a Promise/);
+  assert.ok(
+    host.logs.every((line) => line.startsWith("error uncaught TypeError: ") && line.endsWith("panic=true")),
+    host.logs.join("\n"),
+  );
+});
+
+const contractService = {
+  labels: [
+    ["__proto__", "a"],
+    ["constructor", "b"],
+  ],
+  annotations: [],
+  ports: [],
+  sessionAffinity: { tag: "client-ip", val: 7 },
+  status: { ingress: [] },
+  ipFamilies: ["ipv6"],
+  ipFamilyPolicy: null,
+  externalTrafficPolicy: "local",
+  internalTrafficPolicy: "cluster",
+  sourceRanges: [],
+  externalIps: [],
+  extra: [],
+};
+
+test("labels may have any name", () => {
+  new Host();
+  const name = glue.loadBalancers({
+    name: (_, { labels }) => `${labels["__proto__"]} ${labels.constructor} ${labels.toString}`,
+  }).name;
+  assert.equal(name("", contractService), "a b undefined");
+});
+
+test("errors of a provider reach the host as the contract has them, with text that is UTF-8", () => {
+  new Host();
+  const fail = (error) =>
+    thrown(() =>
+      glue
+        .routes({
+          list: () => {
+            throw error;
+          },
+        })
+        .list(""),
+    );
+  assert.deepEqual(fail(retryAfter(1.6, "later")), { tag: "retry-after", val: { afterMs: 2, message: "later" } });
+  assert.deepEqual(fail(retryAfter(-1, "now")), { tag: "retry-after", val: { afterMs: 0, message: "now" } });
+  assert.deepEqual(fail(notFound("\ud800")), { tag: "not-found", val: "\ufffd" });
+  const results = glue.routes({ create: () => [null, notFound("x")] }).create("", []);
+  assert.deepEqual(results, [{ tag: "ok" }, { tag: "err", val: { tag: "not-found", val: "x" } }]);
+});
