@@ -9,8 +9,8 @@ if ! cmp -s package-lock.json node_modules/.installed; then
   npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
   cp package-lock.json node_modules/.installed
 fi
-if [ ! -e dist/.built ] || [ -n "$(find src package.json tsconfig.json node_modules/.installed -newer dist/.built -type f -print -quit)" ]; then
+if [ ! -e dist/.built ] || [ -n "$(find src package.json tsconfig.json node_modules/.installed ../../wit/v0.1.0 -newer dist/.built -type f -print -quit)" ]; then
   rm -rf dist
-  node_modules/.bin/tsc
+  npm run --silent build
   touch dist/.built
 fi

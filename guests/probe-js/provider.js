@@ -4,7 +4,18 @@
  * cluster in a call is what it does, and the error of the call is what it saw.
  * `tests/it/src/js_guests.rs` has a test for each.
  */
-import { API, cache, event, fetch, invalid, log, ProviderError, sendAll, unsupported } from "@skysail/provider";
+import {
+  API,
+  cache,
+  event,
+  fetch,
+  invalid,
+  log,
+  ProviderError,
+  retryAfter,
+  sendAll,
+  unsupported,
+} from "@skysail/provider";
 
 const loadedAt = Date.now();
 
@@ -28,6 +39,20 @@ const actions = {
   "not an error": () => {
     throw "text";
   },
+  /** An answer of the cloud that has the shape of the contract's error. */
+  "an error of the contract": () => {
+    throw { tag: "not-found", val: "thrown" };
+  },
+  "an error with a payload": () => {
+    throw Object.assign(new Error("thrown"), { payload: { tag: "not-found", val: "thrown" } });
+  },
+  "huge numbers": () => {
+    cache.set("a", 1, Infinity);
+    cache.set("\ud800", 1, -1);
+    throw retryAfter(1e20, "huge");
+  },
+  "a wrong type": () => ({ ingress: [{ ip: 7 }] }),
+  "deep JSON": () => JSON.parse("[".repeat(100_000)),
   loop: () => {
     for (;;);
   },
@@ -77,7 +102,7 @@ export const loadBalancers = {
     const action = actions[what];
     if (!action) throw unsupported(`the probe has no ${what}`);
     const seen = action();
-    if (seen instanceof Promise) return /** @type {any} */ (seen);
+    if (typeof seen === "object") return /** @type {any} */ (seen);
     throw invalid(String(seen));
   },
   ensure: () => ({ ingress: [] }),

@@ -1,6 +1,6 @@
 // @ts-check
 /** The API of the simulated cloud, as far as the provider uses it. */
-import { API, cache, INI, internal, loadConfig, pages } from "@skysail/provider";
+import { API, cache, INI, loadConfig, pages, requireTexts } from "@skysail/provider";
 
 /** The maximum of the API. */
 const pageEntries = 500;
@@ -40,19 +40,19 @@ export function parse(text) {
 export const load = () => loadConfig(parse);
 
 /**
- * Every record that matches the request's filters.
+ * Every record that matches the request's filters; these members of each are texts.
  * @template T
  * @param {import("@skysail/provider").Request} request
+ * @param {string[]} texts
  * @returns {T[]}
  */
-export function list(request) {
+export function list(request, ...texts) {
   return pages((cursor) => {
-    const response = request.query("limit", pageEntries).query("cursor", cursor).send();
-    /** @type {{items?: T[], next?: string | null}} */
-    const { items, next } = response.json();
+    const response = request.query("limit", pageEntries).queryUnlessEmpty("cursor", cursor).send();
+    const { items, next } = /** @type {{items?: unknown, next?: string | null}} */ (response.json());
     // An absent list must not read as an empty one: nothing would exist.
-    if (!Array.isArray(items)) throw internal(response.message("the list has no items"));
-    return { entries: items, next };
+    requireTexts(items, response.message("items"), ...texts);
+    return { entries: /** @type {T[]} */ (/** @type {unknown} */ (items)), next };
   });
 }
 
@@ -60,7 +60,8 @@ export function list(request) {
  * @param {API} cloud
  * @returns {Zone[]}
  */
-export const zones = (cloud) => cache.getOr("zones", zonesTtlMs, () => list(cloud.get("v1", "zones")));
+export const zones = (cloud) =>
+  cache.getOr("zones", zonesTtlMs, () => list(cloud.get("v1", "zones"), "name", "region"));
 
 export const clusterTag = "skysail-cluster";
 
@@ -74,4 +75,4 @@ export const clusterTag = "skysail-cluster";
  * @returns {T[]}
  */
 export const owned = (cloud, kind, cluster, name) =>
-  list(cloud.get("v1", kind).query("tag", `${clusterTag}=${cluster}`).query("name", name));
+  list(cloud.get("v1", kind).query("tag", `${clusterTag}=${cluster}`).queryUnlessEmpty("name", name), "id");

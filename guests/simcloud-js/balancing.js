@@ -97,8 +97,7 @@ export const loadBalancers = {
       isPending ||= there.state === "pending";
     }
     for (const response of sendEvery(requests)) {
-      /** @type {VirtualServer} */
-      const server = response.json();
+      const server = /** @type {VirtualServer} */ (response.json());
       isPending ||= server.state === "pending";
     }
     if (isPending) throw retryAfter(pendingMs, `${ip.address} is being made`);
@@ -149,7 +148,7 @@ export const loadBalancerInventory = {
   delete(cluster, name, service) {
     const cloud = load();
     /** @type {ElasticIP[]} */
-    const all = list(cloud.get("v1", "elastic-ips").query("name", name));
+    const all = list(cloud.get("v1", "elastic-ips").query("name", name), "id");
     if (service && all.some(({ tags }) => (tags[uidTag] ?? service.uid) !== service.uid)) return;
     if (all.some(({ tags }) => tags[clusterTag] !== cluster)) {
       throw denied(`load balancer ${JSON.stringify(name)} is not of cluster ${JSON.stringify(cluster)}`);
@@ -178,8 +177,10 @@ function present(cloud, cluster, name) {
  * @param {object} wanted
  * @returns {ElasticIP}
  */
-const allocate = (cloud, key, wanted) =>
-  cloud.post("v1", "elastic-ips").json(wanted).header("idempotency-key", key).send().json();
+function allocate(cloud, key, wanted) {
+  const response = cloud.post("v1", "elastic-ips").json(wanted).header("idempotency-key", key).send();
+  return /** @type {ElasticIP} */ (response.json());
+}
 
 /** @type {(cloud: API, cluster: string, name: string) => void} */
 function removeAll(cloud, cluster, name) {

@@ -35,14 +35,7 @@ export const instances = {
  * The machine's ID in a provider ID, or the error that the ID is another provider's.
  * @param {string} providerId
  */
-export function idOf(providerId) {
-  try {
-    return parseProviderId(scheme, providerId);
-  } catch (error) {
-    if (error instanceof ProviderError) return error;
-    throw error;
-  }
-}
+export const idOf = (providerId) => parseProviderId(scheme, providerId);
 
 /**
  * null where no node can be of this cloud: without a filter the cloud would list all machines.
@@ -61,7 +54,7 @@ function machinesOf(cloud, names, ids) {
     isAsked = true;
     if (names.length <= askedMax) request = id === null ? request.query("name", name) : request.query("id", id);
   }
-  return isAsked ? list(request) : null;
+  return isAsked ? list(request, "id", "name") : null;
 }
 
 /**

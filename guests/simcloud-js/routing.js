@@ -93,7 +93,7 @@ export const routes = {
 function machinesOf(cloud, wanted) {
   const isByName = wanted.some(({ providerId }) => providerId === null);
   /** @type {import("./api.js").Machine[]} */
-  const machines = isByName ? list(cloud.get("v1", "instances")) : [];
+  const machines = isByName ? list(cloud.get("v1", "instances"), "id", "name") : [];
   return wanted.map(({ node, providerId }) => {
     if (providerId !== null) return idOf(providerId);
     return (

@@ -14,8 +14,7 @@ export const persistentVolumeLabels = {
     }
     if (!handle) throw invalid("csi.volumeHandle names no disk");
     const cloud = load();
-    /** @type {{zone: string}} */
-    const disk = cloud.get("v1", "volumes", handle).send().json();
+    const disk = /** @type {{zone: string}} */ (cloud.get("v1", "volumes", handle).send().json());
     const zone = zones(cloud).find(({ name }) => name === disk.zone);
     // notFound is for the disk only: an unknown zone does not mean that the disk is gone.
     if (!zone) throw unavailable(`the cloud does not list the zone ${JSON.stringify(disk.zone)}`);

@@ -3,21 +3,26 @@
 import { cp, mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { createRequire } from "node:module";
-import { dirname, join, resolve } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { basename, dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { componentize } from "componentize-qjs";
 import { build, type BuildOptions, type Plugin } from "esbuild";
 
 const usage = `Makes a component of a provider in JavaScript or TypeScript.
 
-usage: skysail-componentize-js PROVIDER OUT
+usage: skysail-componentize-js [--bundle FILE] PROVIDER OUT
 
-  PROVIDER  the module that exports the interfaces of the provider: identity, and any of
-            instances, loadBalancers, loadBalancerInventory, routes, persistentVolumeLabels
-  OUT       the component, such as example.wasm
+  PROVIDER       the module that exports the interfaces of the provider: identity, and any of
+                 instances, loadBalancers, loadBalancerInventory, routes, persistentVolumeLabels
+  OUT            the component of componentize-qjs
+  --bundle FILE  writes what the engine runs, the provider with its packages in one file, because
+                 the lines in errors are those of this file
 
-Try the component: skysail call OUT identity.describe`;
+OUT drops node sets too late. Make the component for Skysail of it, and try it:
+
+  skysail-componentize OUT example.wasm
+  skysail call example.wasm identity.describe`;
 
 /** Exports of a provider, and the contract's interfaces. */
 const interfaces = {
@@ -34,9 +39,9 @@ const version = "0.1.0";
 const here = dirname(fileURLToPath(import.meta.url));
 const sdk = (module: string) => join(here, `${module}.js`);
 
-/** The library of addresses is a fifth of a small component: only for providers that use it. */
-const pure: Plugin = {
-  name: "pure",
+/** Lets esbuild drop the library of addresses, a fifth of a small component, where no provider uses it. */
+const addressesWithoutSideEffects: Plugin = {
+  name: "addresses",
   setup(build) {
     const path = createRequire(import.meta.url).resolve("ipaddr.js");
     build.onResolve({ filter: /^ipaddr\.js$/ }, () => ({ path, sideEffects: false }));
@@ -57,44 +62,33 @@ const options: BuildOptions = {
   // One copy of the SDK: the one whose entry and types the component has.
   alias: { "@skysail/provider": sdk("index"), "@skysail/provider/testing": sdk("testing") },
   external: ["skysail:*", "wasi:*"],
-  plugins: [pure],
+  plugins: [addressesWithoutSideEffects],
 };
 
 class Failure extends Error {}
 
-async function bundled(more: BuildOptions): Promise<string> {
+async function bundled(more: BuildOptions): Promise<{ text: string; exports: string[] }> {
   try {
-    const { outputFiles } = await build({ ...options, ...more });
-    return outputFiles?.[0]?.text ?? "";
+    const { outputFiles, metafile } = await build({ ...options, ...more, metafile: true });
+    const [output] = Object.values(metafile?.outputs ?? {});
+    return { text: outputFiles?.[0]?.text ?? "", exports: output?.exports ?? [] };
   } catch (error) {
     throw new Failure(error instanceof Error ? error.message : String(error));
   }
 }
 
-/** The interfaces that the module exports, found by loading it here. */
-async function exportsOf(provider: string, folder: string): Promise<Export[]> {
-  const module = join(folder, "provider.mjs");
-  await writeFile(module, await bundled({ entryPoints: [provider] }));
-  let loaded: Record<string, unknown>;
-  try {
-    loaded = (await import(pathToFileURL(module).href)) as Record<string, unknown>;
-  } catch (error) {
-    throw new Failure(
-      `the module ends with an error when it is loaded: ${error instanceof Error ? error.stack : error}`,
-    );
-  }
+/** The interfaces that the module exports. */
+async function exportsOf(provider: string): Promise<Export[]> {
+  const { exports } = await bundled({ entryPoints: [provider] });
   const names = Object.keys(interfaces) as Export[];
-  const found = names.filter((name) => name in loaded);
-  if (!found.includes("identity")) {
-    throw new Failure(
-      `the module has no export called identity; it exports ${Object.keys(loaded).join(", ") || "nothing"}`,
-    );
-  }
-  for (const name of Object.keys(loaded)) {
+  for (const name of exports) {
     const meant = names.find((known) => known.toLowerCase() === name.toLowerCase());
     if (meant && meant !== name) throw new Failure(`the module exports ${name}: the interface is called ${meant}`);
   }
-  return found;
+  if (!exports.includes("identity")) {
+    throw new Failure(`the module has no export called identity; it exports ${exports.join(", ") || "nothing"}`);
+  }
+  return names.filter((name) => exports.includes(name));
 }
 
 /** What the engine runs: the host and the interfaces of the provider, in the shape of the contract. */
@@ -110,13 +104,14 @@ import ${JSON.stringify(sdk("globals"))};
 import * as glue from ${JSON.stringify(sdk("glue"))};
 import * as provider from ${JSON.stringify(provider)};
 useHost({ config, http, log, cache, events, random: (bytes) => random.getRandomBytes(bytes) });
+${exported.map((name) => `glue.requireFunctions("${name}", provider.${name});`).join("\n")}
 ${exported.map((name) => `export const ${name} = glue.${name}(provider.${name});`).join("\n")}
 `;
 
 /** The world of this component: the contract in the version of this SDK. */
 async function world(exported: Export[], folder: string): Promise<string> {
   const wit = join(folder, "wit");
-  await cp(join(here, "../../../wit", `v${version}`), wit, { recursive: true });
+  await cp(join(here, "wit"), wit, { recursive: true });
   const exports = exported.filter((name) => name !== "identity").map((name) => `  export ${interfaces[name]};\n`);
   await writeFile(
     join(wit, "javascript.wit"),
@@ -130,13 +125,15 @@ async function world(exported: Export[], folder: string): Promise<string> {
   return wit;
 }
 
-async function make(provider: string, out: string): Promise<void> {
+async function make(provider: string, out: string, bundle?: string): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "skysail-js-"));
   try {
-    const exported = await exportsOf(provider, folder);
-    // The module's own top level runs after the globals of the SDK are there.
+    const exported = await exportsOf(provider);
     const contents = entry(provider, exported);
-    const jsSource = await bundled({ stdin: { contents, resolveDir: dirname(provider), sourcefile: "entry.js" } });
+    const { text: jsSource } = await bundled({
+      stdin: { contents, resolveDir: dirname(provider), sourcefile: "entry.js" },
+    });
+    if (bundle) await writeFile(bundle, jsSource);
     const witPath = await world(exported, folder);
     // The runtime without asynchronous calls, which the contract has not; small enough for a ConfigMap.
     const { component } = await componentize({ witPath, jsSource, world: "javascript", sync: true, optSize: true });
@@ -144,29 +141,42 @@ async function make(provider: string, out: string): Promise<void> {
     await writeFile(`${out}.partial`, component);
     await rename(`${out}.partial`, out);
     console.log(`${out}: ${component.length} bytes, exports ${exported.map((name) => interfaces[name]).join(", ")}`);
+    console.log(`next: skysail-componentize ${out} ${basename(out).replace(/(\.qjs)?\.wasm$/, "")}.wasm`);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
 }
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { help: { type: "boolean", short: "h" }, version: { type: "boolean" } },
-});
-const [provider, out] = positionals;
-if (values.help) {
-  console.log(usage);
-} else if (values.version) {
-  console.log((JSON.parse(await readFile(join(here, "../package.json"), "utf8")) as { version: string }).version);
-} else if (!provider || !out || positionals.length > 2) {
-  console.error(usage);
-  process.exitCode = 2;
-} else {
-  try {
-    await make(resolve(provider), resolve(out));
-  } catch (error) {
-    const text = error instanceof Error && !(error instanceof Failure) ? error.stack : String((error as Error).message);
-    console.error(`skysail-componentize-js: ${provider}: ${text}`);
-    process.exitCode = 1;
+/** Prints an error, and whose it is. */
+function tell(provider: string, error: unknown): void {
+  const text = error instanceof Failure ? error.message : error instanceof Error ? error.stack : error;
+  console.error(`skysail-componentize-js: ${provider}: ${text}`);
+}
+
+try {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      help: { type: "boolean", short: "h" },
+      version: { type: "boolean" },
+      bundle: { type: "string" },
+    },
+  });
+  const [provider, out] = positionals;
+  if (values.help) {
+    console.log(usage);
+  } else if (values.version) {
+    console.log((JSON.parse(await readFile(join(here, "../package.json"), "utf8")) as { version: string }).version);
+  } else if (!provider || !out || positionals.length > 2) {
+    console.error(usage);
+    process.exitCode = 2;
+  } else {
+    await make(resolve(provider), resolve(out), values.bundle).catch((error: unknown) => {
+      tell(provider, error);
+      process.exitCode = 1;
+    });
   }
+} catch (error) {
+  console.error(`${error instanceof Error ? error.message : error}\n\n${usage}`);
+  process.exitCode = 2;
 }

@@ -52,8 +52,9 @@ const rank = (error: ProviderError) => {
 };
 
 /**
- * The worst of several errors: one that a wait does not mend, before the longest wait, before an
- * outage; `not-found` only where all are, because it may delete a node.
+ * The worst of several errors. An error that no retry repairs is worse than the longest wait, and a
+ * wait is worse than an outage. The result is `not-found` only where all errors are, because it may
+ * delete a node.
  */
 export function worst(errors: readonly ProviderError[]): ProviderError | undefined {
   let found: ProviderError | undefined;

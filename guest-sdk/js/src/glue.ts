@@ -3,14 +3,19 @@
  * `skysail-componentize-js` makes exports these objects.
  */
 import type * as contract from "./contract.js";
-import { ProviderError } from "./errors.js";
-import { host, shown, wellFormed } from "./host.js";
+import { internal, ProviderError } from "./errors.js";
+import { host, milliseconds, shown, wellFormed } from "./host.js";
 import type * as sdk from "./types.js";
 
-/** An exception of a bug: the host shows the text of the log line as the reason of the trap. */
+/**
+ * An exception of a bug ends the call with a trap: the host shows the text of the log line as its
+ * reason. What was thrown goes no further, because the engine would read a thrown object of the
+ * contract's shape as the error of the call.
+ */
 function panic(error: unknown): never {
-  host().log.write("error", wellFormed(`uncaught ${shown(error)}`), [["panic", "true"]]);
-  throw error;
+  const text = `uncaught ${shown(error)}`;
+  host().log.write("error", wellFormed(text), [["panic", "true"]]);
+  throw new Error(text);
 }
 
 /** A function whose result in the contract has no error. */
@@ -32,11 +37,43 @@ const fallible =
     try {
       return call(...args);
     } catch (error) {
-      if (!(error instanceof ProviderError)) panic(error);
-      failure = error;
+      failure = known(error);
     }
     throw fromError(failure);
   };
+
+/** The error of a provider; a result of a wrong type is `internal`. */
+function known(error: unknown): ProviderError {
+  if (error instanceof ProviderError) return error;
+  if (error instanceof WrongType) return internal(error.message);
+  panic(error);
+}
+
+type Functions<T> = Record<keyof T, true>;
+
+const functions = {
+  identity: { describe: true, checkConfig: true, origins: true } satisfies Functions<sdk.Identity>,
+  instances: { describe: true } satisfies Functions<sdk.Instances>,
+  loadBalancers: {
+    name: true,
+    get: true,
+    ensure: true,
+    update: true,
+    ensureDeleted: true,
+  } satisfies Functions<sdk.LoadBalancers>,
+  loadBalancerInventory: { list: true, delete: true } satisfies Functions<sdk.LoadBalancerInventory>,
+  routes: { list: true, create: true, delete: true } satisfies Functions<sdk.Routes>,
+  persistentVolumeLabels: { labels: true } satisfies Functions<sdk.PersistentVolumeLabels>,
+};
+
+/** Throws while the component is being built, where a provider lacks a function of an interface. */
+export function requireFunctions(name: keyof typeof functions, provider: unknown): void {
+  for (const one of Object.keys(functions[name])) {
+    if (typeof (provider as Record<string, unknown> | undefined)?.[one] !== "function") {
+      throw new Error(`the export ${name} has no function ${one}`);
+    }
+  }
+}
 
 /**
  * What a provider returned is not of the type that this SDK declares. The path grows on the way out,
@@ -56,7 +93,7 @@ class WrongType extends TypeError {
   }
 
   /** Names what the value is in. */
-  in(where: string): void {
+  prefix(where: string): void {
     this.path = where + this.path;
     this.tell();
   }
@@ -76,10 +113,17 @@ function text(value: unknown, where: string): string {
 const optionalText = (value: unknown, where: string): string | null =>
   value === null || value === undefined ? null : text(value, where);
 
-function whole(value: unknown, where: string, max: number): number {
+function integer(value: unknown, where: string, max: number): number {
   if (typeof value !== "number" || !Number.isInteger(value) || value < 0 || value > max) {
     throw new WrongType(where, `a whole number from 0 to ${max}`, value);
   }
+  return value;
+}
+
+/** A value that JSON may have as a text: "false" is not false. */
+function flag(value: unknown, where: string): boolean {
+  if (value === undefined) return false;
+  if (typeof value !== "boolean") throw new WrongType(where, "a boolean", value);
   return value;
 }
 
@@ -90,7 +134,7 @@ function each<T, U>(values: readonly T[], where: string, convert: (value: T) => 
   try {
     for (const value of values as readonly T[]) converted.push(convert(value));
   } catch (error) {
-    if (error instanceof WrongType) error.in(`${where}[${converted.length}]`);
+    if (error instanceof WrongType) error.prefix(`${where}[${converted.length}]`);
     throw error;
   }
   return converted;
@@ -100,7 +144,7 @@ function each<T, U>(values: readonly T[], where: string, convert: (value: T) => 
 const list = <T, U>(values: readonly T[] | undefined, where: string, convert: (value: T) => U): U[] =>
   values === undefined ? [] : each(values, where, convert);
 
-const texts = (value: string): string => text(value, "");
+const textElement = (value: string): string => text(value, "");
 
 function object<T>(value: T, where = ""): NonNullable<T> {
   if (typeof value !== "object" || value === null || value instanceof Promise)
@@ -147,30 +191,49 @@ function toFields(pairs: readonly contract.types.Pair[]): sdk.Fields {
 
 function fromFields(fields: sdk.Fields | undefined, where: string): contract.types.Pair[] {
   if (fields === undefined) return [];
-  return Object.entries(object(fields, where))
-    .map(([key, value]): contract.types.Pair => [wellFormed(key), text(value, `${where}[${JSON.stringify(key)}]`)])
-    .sort(([one], [other]) => (one < other ? -1 : 1));
+  if (fields instanceof Map) throw new WrongType(where, "an object with a member for each key", fields);
+  const pairs: contract.types.Pair[] = [];
+  for (const [key, value] of Object.entries(object(fields, where))) {
+    if (value === undefined) continue;
+    pairs.push([wellFormed(key), text(value, `${where}[${JSON.stringify(key)}]`)]);
+  }
+  return pairs.sort(([one], [other]) => (one < other ? -1 : 1));
 }
+
+/** More than an hour is an hour to the host. */
+const waitMax = 3_600_000;
 
 function fromError(error: ProviderError): contract.types.Error {
   const message = wellFormed(error.message);
   if (error.code !== "retry-after") return { tag: error.code, val: message };
-  const afterMs = Number.isFinite(error.afterMs) ? Math.max(Math.round(error.afterMs), 0) : 0;
+  const afterMs = milliseconds(error.afterMs, waitMax);
   return { tag: "retry-after", val: { afterMs, message } };
 }
 
 type Result<T> = { tag: "ok"; val: T } | { tag: "err"; val: contract.types.Error };
 type Unit = { tag: "ok" } | { tag: "err"; val: contract.types.Error };
 
+/** The result of one element; a value of a wrong type is an error of this element alone. */
 const resultOf =
   <T, U>(convert: (value: T) => U) =>
-  (value: T | ProviderError): Result<U> =>
-    value instanceof ProviderError ? { tag: "err", val: fromError(value) } : { tag: "ok", val: convert(value) };
+  (value: T | ProviderError): Result<U> => {
+    if (value instanceof ProviderError) return { tag: "err", val: fromError(value) };
+    try {
+      return { tag: "ok", val: convert(value) };
+    } catch (error) {
+      if (error instanceof WrongType) error.prefix("the result of a node");
+      return { tag: "err", val: fromError(known(error)) };
+    }
+  };
 
+/** Without `return` a function has the result undefined, which is no success. */
 function unitOf(value: ProviderError | null): Unit {
-  if (value === null || value === undefined) return { tag: "ok" };
+  if (value === null) return { tag: "ok" };
   if (value instanceof ProviderError) return { tag: "err", val: fromError(value) };
-  throw new WrongType("", "null or a ProviderError", value);
+  return {
+    tag: "err",
+    val: fromError(internal(new WrongType("the result of a route", "null or a ProviderError", value).message)),
+  };
 }
 
 const toKind = (type: sdk.AddressType): contract.types.AddressKind => {
@@ -210,7 +273,7 @@ class Nodes implements sdk.NodeSet {
     return this.held.label(wellFormed(key));
   }
   get(index: number): sdk.Node | null {
-    const node = this.held.get(whole(index, "the index of a node", 0xffff_ffff));
+    const node = this.held.get(integer(index, "the index of a node", 0xffff_ffff));
     if (!node) return null;
     return {
       name: node.name,
@@ -247,7 +310,7 @@ const fromStatus = (value: sdk.LoadBalancerStatus, where: string): contract.type
       ports: list(ports, ".ports", (status) => {
         const { port, protocol, error } = object(status);
         return {
-          port: whole(port, ".port", 0xffff),
+          port: integer(port, ".port", 0xffff),
           protocol: oneOf(protocols, protocol, ".protocol"),
           error: optionalText(error, ".error"),
         };
@@ -295,9 +358,9 @@ export const identity = (provider: sdk.Identity) => ({
       name: text(info.name, "Info.name"),
       version: text(info.version, "Info.version"),
       description: text(info.description, "Info.description"),
-      providerIdSchemes: list(info.providerIdSchemes ?? [info.name], "Info.providerIdSchemes", texts),
-      hasClusterId: !info.withoutClusterId,
-      serialLoadBalancers: !!info.serialLoadBalancers,
+      providerIdSchemes: list(info.providerIdSchemes ?? [info.name], "Info.providerIdSchemes", textElement),
+      hasClusterId: !flag(info.withoutClusterId, "Info.withoutClusterId"),
+      serialLoadBalancers: flag(info.serialLoadBalancers, "Info.serialLoadBalancers"),
       extra: fromFields(extra, "Info.extra"),
     };
   }),
@@ -306,22 +369,22 @@ export const identity = (provider: sdk.Identity) => ({
       const { severity, line, key, message } = object(problem);
       return {
         severity: oneOf({ fatal: "fatal", warning: "warning" }, severity, ".severity"),
-        line: whole(line, ".line", 0xffff_ffff),
+        line: integer(line, ".line", 0xffff_ffff),
         key: text(key, ".key"),
         message: text(message, ".message"),
       };
     }),
   ),
-  origins: total((config: string): string[] => each(provider.origins(config), "the result of origins", texts)),
+  origins: total((config: string): string[] => each(provider.origins(config), "the result of origins", textElement)),
 });
 
 const fromInstance = (value: sdk.Instance): contract.instances.Instance => {
   const instance = object(value);
   const extra = fromFields(instance.extra, ".extra");
-  if (instance.withoutProviderId) extra.push(["without-provider-id", "true"]);
+  if (flag(instance.withoutProviderId, ".withoutProviderId")) extra.push(["without-provider-id", "true"]);
   return {
     providerId: text(instance.providerId ?? "", ".providerId"),
-    shutdown: !!instance.shutdown,
+    shutdown: flag(instance.shutdown, ".shutdown"),
     instanceType: text(instance.instanceType ?? "", ".instanceType"),
     zone: text(instance.zone ?? "", ".zone"),
     region: text(instance.region ?? "", ".region"),
@@ -355,16 +418,16 @@ export const loadBalancers = (provider: sdk.LoadBalancers) => ({
       fromStatus(provider.ensure(cluster, toService(service), new Nodes(nodes)), "the result of ensure"),
   ),
   update: fallible((cluster: string, service: contract.types.Service, nodes: contract.types.NodeSet): void =>
-    nothing(provider.update(cluster, toService(service), new Nodes(nodes)), "the result of update"),
+    noResult(provider.update(cluster, toService(service), new Nodes(nodes)), "the result of update"),
   ),
   ensureDeleted: fallible((cluster: string, service: contract.types.Service): void =>
-    nothing(provider.ensureDeleted(cluster, toService(service)), "the result of ensureDeleted"),
+    noResult(provider.ensureDeleted(cluster, toService(service)), "the result of ensureDeleted"),
   ),
 });
 
-/** A Promise here would be a success that has not happened. */
-function nothing(value: unknown, where: string): void {
-  if (value !== undefined) throw new WrongType(where, "undefined", value);
+/** A Promise has no result yet, so it must not count as success. */
+function noResult(value: unknown, where: string): void {
+  if (value !== undefined && value !== null) throw new WrongType(where, "undefined", value);
 }
 
 type Names = [namespace: string, name: string, uid: string];
@@ -373,17 +436,17 @@ export const loadBalancerInventory = (provider: sdk.LoadBalancerInventory) => ({
   list: fallible((cluster: string): contract.loadBalancerInventory.Owned[] =>
     each(provider.list(cluster), "the result of list", (value) => {
       const { name, service, extra } = object(value);
-      const of = (key: keyof sdk.ServiceRef) => text(service?.[key], `.service.${key}`);
+      const field = (key: keyof sdk.ServiceRef) => text(service?.[key], `.service.${key}`);
       return {
         name: text(name, ".name"),
-        service: service ? ([of("namespace"), of("name"), of("uid")] satisfies Names) : null,
+        service: service ? ([field("namespace"), field("name"), field("uid")] satisfies Names) : null,
         extra: fromFields(extra, ".extra"),
       };
     }),
   ),
   delete: fallible((cluster: string, name: string, service: Names | null): void => {
     const named = service && { namespace: service[0], name: service[1], uid: service[2] };
-    nothing(provider.delete(cluster, name, named), "the result of delete");
+    noResult(provider.delete(cluster, name, named), "the result of delete");
   }),
 });
 
@@ -418,7 +481,7 @@ export const routes = (provider: sdk.Routes) => ({
         target: fromTarget(route.target),
         targetAddresses: list(route.targetAddresses, ".targetAddresses", fromAddress),
         destinationCidr: text(route.destinationCidr, ".destinationCidr"),
-        blackhole: !!route.blackhole,
+        blackhole: flag(route.blackhole, ".blackhole"),
         extra: fromFields(route.extra, ".extra"),
       };
     }),

@@ -11,7 +11,7 @@ import {
   unavailable,
   worst,
 } from "./errors.js";
-import { decode, encode, host, wellFormed } from "./host.js";
+import { decode, encode, host, milliseconds, wellFormed } from "./host.js";
 
 /** A request as `fetch` takes one. */
 export interface RequestInit {
@@ -20,7 +20,7 @@ export interface RequestInit {
   body?: string | Uint8Array | null;
   /** Name of the operator's credential that the host adds. */
   credential?: string;
-  /** Timeout of the whole exchange in milliseconds; absent for the host's limits alone. */
+  /** Timeout of the whole exchange in milliseconds; 0 or absent for the host's limits alone. */
   timeoutMs?: number;
 }
 
@@ -30,7 +30,8 @@ const raw = (url: string, init: RequestInit): contract.http.Request => ({
   headers: Object.entries(init.headers ?? {}).map(([name, value]) => [wellFormed(name), wellFormed(value)]),
   body: typeof init.body === "string" ? encode(init.body) : (init.body ?? null),
   credential: init.credential ? wellFormed(init.credential) : null,
-  timeoutMs: init.timeoutMs === undefined ? 0 : Math.min(Math.max(Math.round(init.timeoutMs), 1), 0xffff_ffff),
+  // 0 sets none: a shorter one than a millisecond is one.
+  timeoutMs: init.timeoutMs ? Math.max(milliseconds(init.timeoutMs, 0xffff_ffff), 1) : 0,
   extra: [],
 });
 
@@ -100,40 +101,54 @@ function saidBy(failure: contract.http.Failure): string {
 /** A response; its names are those of the web. */
 export class Response {
   readonly status: number;
-  /** Names are in lower case. */
+  /** All values of a header, joined by ", "; null without one. */
   readonly headers: { get(name: string): string | null };
   readonly body: Uint8Array;
 
   constructor(
-    response: contract.http.Response,
+    private readonly response: contract.http.Response,
     private readonly line: string,
   ) {
     this.status = response.status;
     this.body = response.body;
     this.headers = {
-      get: (name) => response.headers.find(([found]) => found === name.toLowerCase())?.[1] ?? null,
+      get: (name) => {
+        const values = this.values(name);
+        return values.length ? values.join(", ") : null;
+      },
     };
+  }
+
+  private values(name: string): string[] {
+    const wanted = name.toLowerCase();
+    return this.response.headers.filter(([found]) => found === wanted).map(([, value]) => value);
   }
 
   get ok(): boolean {
     return this.status >= 200 && this.status < 300;
   }
 
+  /** The body as text; throws `internal` where it is not UTF-8. */
   text(): string {
-    return decode(this.body);
+    const text = decode(this.body);
+    if (text === undefined) throw internal(this.message("the body is not UTF-8"));
+    return text;
   }
 
-  /** The body as JSON. An empty one and null are errors: what is absent must not read as "there is none". */
-  json<T>(): T {
-    const text = this.text();
+  /**
+   * The body as JSON; throws `internal` where it is something else, empty or null: what is absent must
+   * not read as "there is none". Check what is inside, for example by `requireTexts`.
+   */
+  json(): unknown {
     let value: unknown;
     try {
-      value = JSON.parse(text);
+      value = JSON.parse(this.text());
     } catch (error) {
+      if (error instanceof ProviderError) throw error;
       throw internal(`${this.line}: unexpected JSON: ${error instanceof Error ? error.message : error}`);
     }
     if (value === null) throw internal(`${this.line}: the response is null`);
-    return value as T;
+    return value;
   }
 
   /** The text of an error about this response: request, status and what the cloud said. */
@@ -145,7 +160,7 @@ export class Response {
   get retryAfterMs(): number | undefined {
     const names = ["retry-after", ...(this.status === 429 ? ["ratelimit-reset", "x-ratelimit-reset"] : [])];
     for (const name of names) {
-      const wait = this.wait(this.headers.get(name)?.trim() ?? "");
+      const wait = this.wait(this.values(name)[0]?.trim() ?? "");
       if (wait !== undefined) return wait;
     }
     return undefined;
@@ -159,10 +174,10 @@ export class Response {
       if (number < 1e9) return number * 1000;
       then = number < 1e12 ? number * 1000 : number;
     } else {
-      then = Date.parse(value);
+      then = dateOf(value);
     }
     // The cloud's clock may differ from this one.
-    const now = Date.parse(this.headers.get("date") ?? "");
+    const now = dateOf(this.values("date")[0]?.trim() ?? "");
     return Number.isFinite(then) && Number.isFinite(now) ? Math.max(then - now, 0) : undefined;
   }
 
@@ -173,7 +188,7 @@ export class Response {
       return unavailable(this.message("a page in HTML, which is not an answer of the API"));
     }
     if (this.status < 300) return null;
-    const message = this.message(detail(this.text()));
+    const message = this.message(detail(this.body));
     const wait = this.retryAfterMs;
     switch (this.status) {
       case 401:
@@ -204,15 +219,24 @@ export class Response {
   }
 }
 
+/** An HTTP date; `Date.parse` alone reads 1.5 as a date, too. */
+const dateOf = (text: string): number =>
+  /^\w{3}, \d{2} \w{3} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(text) ? Date.parse(text) : NaN;
+
 const detailMax = 300;
+/** A body with more brackets is not read: JSON of that depth could use up the stack. */
+const bracketsMax = 100;
 
 /** What a body says about an error, in the members that most APIs have. */
-function detail(text: string): string {
+function detail(body: Uint8Array): string {
+  const text = decode(body) ?? "the body is not UTF-8";
   let said = text.trim();
-  try {
-    said = memberOf(JSON.parse(text)) || said;
-  } catch {
-    // Not JSON: the text itself.
+  if ((text.match(/[[{]/g)?.length ?? 0) <= bracketsMax) {
+    try {
+      said = memberOf(JSON.parse(text)) || said;
+    } catch {
+      // Not JSON: the text itself.
+    }
   }
   return said.length <= detailMax ? said : `${wellFormed(said.slice(0, detailMax))}…`;
 }
@@ -296,11 +320,18 @@ export class Request {
     readonly init: RequestInit,
   ) {}
 
-  /** Adds a parameter, unless the value is absent or empty. */
-  query(key: string, value: string | number | null | undefined): Request {
-    if (value === null || value === undefined || value === "") return this;
+  /** Adds a parameter, an empty one too: without it a filter would be gone, and a list be that of all objects. */
+  query(key: string, value: string | number): Request {
+    if (typeof value !== "string" && typeof value !== "number") {
+      throw new TypeError(`the parameter ${key} is neither a string nor a number: ${value}`);
+    }
     const separator = this.url.includes("?") ? "&" : "?";
     return new Request(this.api, `${this.url}${separator}${escaped(key)}=${escaped(String(value))}`, this.init);
+  }
+
+  /** Adds a parameter that has a value. */
+  queryUnlessEmpty(key: string, value: string | number | null | undefined): Request {
+    return value === null || value === undefined || value === "" ? this : this.query(key, value);
   }
 
   header(name: string, value: string): Request {
@@ -382,4 +413,25 @@ export function pages<T>(page: (cursor: string) => { entries: readonly T[]; next
     cursor = next;
   }
   throw unavailable(`the list does not end after ${pagesMax} pages`);
+}
+
+/**
+ * Throws `internal` unless the value is a list of objects in which each of these members is a string
+ * that is not empty. An ID that is a number, or a name that is absent, would not be found, and a
+ * machine that is not found deletes its node.
+ */
+export function requireTexts<K extends string>(
+  value: unknown,
+  what: string,
+  ...keys: K[]
+): asserts value is Record<K, string>[] {
+  if (!Array.isArray(value)) throw internal(`${what}: not a list`);
+  for (const [index, entry] of (value as unknown[]).entries()) {
+    if (!isObject(entry)) throw internal(`${what}[${index}]: not an object`);
+    for (const key of keys) {
+      if (typeof entry[key] !== "string" || entry[key] === "") {
+        throw internal(`${what}[${index}].${key}: not a text with at least one character`);
+      }
+    }
+  }
 }

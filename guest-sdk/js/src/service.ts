@@ -1,5 +1,5 @@
 import ipaddr from "ipaddr.js";
-import { invalid } from "./errors.js";
+import { invalid, type ProviderError } from "./errors.js";
 import type { IPFamily, NodeSet, Service } from "./types.js";
 
 const nameMax = 32;
@@ -34,12 +34,10 @@ export function allowedSources(service: Service): SourceRange[] {
 }
 
 function masked(text: string): { range: SourceRange; bytes: number[] } {
-  // ipaddr.js reads more than CIDRs, such as 10.1/8.
-  if (
-    !/^[0-9a-fA-F:.]+\/\d{1,3}$/.test(text) ||
-    (!text.includes(":") && text.split(".").length !== 4) ||
-    !ipaddr.isValidCIDR(text)
-  ) {
+  // ipaddr.js reads more than CIDRs, such as 10.1/8 and octal numbers.
+  const [, address4 = ""] = /^([\d.]+)\/\d{1,2}$/.exec(text) ?? [];
+  const hasForm = address4 ? isIPv4(address4) : /^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\/\d{1,3}$/.test(text);
+  if (!hasForm || !ipaddr.isValidCIDR(text)) {
     throw invalid(`${JSON.stringify(text)} is not a CIDR such as 10.0.0.0/8`);
   }
   const [address, bits] = ipaddr.parseCIDR(text);
@@ -73,14 +71,14 @@ export function internalIPs(nodes: NodeSet, family: IPFamily): string[] {
 }
 
 /** Whether the text is an IPv4 address in four decimal parts. */
-export const isIPv4 = (text: string): boolean => /^(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?!$)|$)){4}$/.test(text);
+export const isIPv4 = (text: string): boolean => /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/.test(text);
 
 /** Whether the text, an address that Kubernetes has accepted, is of IPv6. */
 export const isIPv6 = (text: string): boolean => text.includes(":");
 
-/** What follows `scheme://`; throws `invalid` for another provider ID. */
-export function parseProviderId(scheme: string, id: string): string {
+/** What follows `scheme://`; for another provider ID the error `invalid`, which is about its node alone. */
+export function parseProviderId(scheme: string, id: string): string | ProviderError {
   const start = `${scheme}://`;
   if (id.startsWith(start) && id.length > start.length) return id.slice(start.length);
-  throw invalid(`provider ID ${JSON.stringify(id)} does not have the form ${scheme}://<id>`);
+  return invalid(`provider ID ${JSON.stringify(id)} does not have the form ${scheme}://<id>`);
 }

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import type * as contract from "./contract.js";
 import { useHost } from "./host.js";
-import type { AddressType, Node, NodeSet, Service } from "./types.js";
+import type { AddressType, Fields, Node, NodeSet, Service } from "./types.js";
 
 /** A request of the provider; a credential that it names is not in the headers. */
 export interface SentRequest {
@@ -25,19 +25,29 @@ export interface Event {
   message: string;
 }
 
-const forbidden = [
-  "host",
-  "content-length",
+// As runtime/egress/src/header_names.rs; every proxy-… as well.
+const hosts = [
   "connection",
-  "te",
+  "content-length",
   "expect",
+  "host",
+  "http2-settings",
+  "keep-alive",
+  "te",
+  "trailer",
   "transfer-encoding",
   "upgrade",
-  "keep-alive",
   "accept-encoding",
   "cookie",
+  "cookie2",
+  "x-http-method",
+  "x-http-method-override",
+  "x-method-override",
+  "x-original-url",
+  "x-original-uri",
+  "x-rewrite-url",
 ];
-const forbiddenWithCredential = ["authorization", "range", "if-range"];
+const notWithCredential = ["authorization", "range", "if-range"];
 
 /** Installs itself; a test that does not want it any more calls `remove`. */
 export class Host {
@@ -109,7 +119,7 @@ export class Host {
       method: request.method,
       url: new URL(request.url),
       headers: Object.fromEntries(request.headers),
-      body: request.body ? new TextDecoder().decode(request.body) : "",
+      body: request.body ? new TextDecoder("utf-8", { ignoreBOM: true }).decode(request.body) : "",
       credential: request.credential,
     };
     this.requests.push(sent);
@@ -143,22 +153,27 @@ function refused(request: contract.http.Request): string | undefined {
   if (!/^https?:$/.test(url.protocol) || url.username || url.password) {
     return `${request.url} is not an http or https URL without user information`;
   }
+  if (/\/(?:\.|%2e){1,2}(?:[/?#]|$)/i.test(request.url)) return `${request.url} has a segment of dots`;
+  if (!/^[A-Z]+$/.test(request.method)) return `${request.method} is not a method in upper case`;
   for (const [header] of request.headers) {
     const name = header.toLowerCase();
-    if (forbidden.includes(name)) return `the host sets the header ${name} itself`;
-    if (request.credential && forbiddenWithCredential.includes(name))
+    if (!/^[a-z0-9-]+$/.test(name)) return `servers read the header ${header} as another one`;
+    if (hosts.includes(name) || name.startsWith("proxy-")) return `the host sets the header ${name} itself`;
+    if (request.credential && notWithCredential.includes(name)) {
       return `the header ${name} is not sent with a credential`;
+    }
   }
   return undefined;
 }
 
+/** As those of the sandbox: without a prototype. */
+const fields = (values: Fields = {}): Fields => Object.assign(Object.create(null) as Fields, values);
+
 /** A Service with one port, and what the test changes of it. */
-export const service = (changes: Partial<Service> = {}): Service => ({
+export const service = ({ labels, annotations, extra, ...changes }: Partial<Service> = {}): Service => ({
   namespace: "default",
   name: "web",
   uid: "0a1b2c3d-0000-4000-8000-000000000000",
-  labels: {},
-  annotations: {},
   ports: [
     { name: "http", protocol: "TCP", appProtocol: null, port: 80, nodePort: 30080, targetPort: "8080", extra: {} },
   ],
@@ -174,34 +189,39 @@ export const service = (changes: Partial<Service> = {}): Service => ({
   ipFamilyPolicy: "SingleStack",
   allocateNodePorts: true,
   status: { ingress: [] },
-  extra: {},
   ...changes,
+  labels: fields(labels),
+  annotations: fields(annotations),
+  extra: fields(extra),
 });
 
 /** A set of nodes, sorted by name as the host's. */
-export function nodes(...partial: (Partial<Node> & { name: string })[]): NodeSet {
-  const all = partial
-    .map((node): Node => ({
+export function nodes(...some: (Partial<Node> & { name: string })[]): NodeSet {
+  const all = some
+    .map(({ labels, annotations, extra, ...node }): Node => ({
       uid: "",
       providerId: null,
       addresses: [],
-      labels: {},
-      annotations: {},
       podCidrs: [],
       ready: true,
-      extra: {},
       ...node,
+      labels: fields(labels),
+      annotations: fields(annotations),
+      extra: fields(extra),
     }))
     .sort((one, other) => (one.name < other.name ? -1 : 1));
+  const digest = (hash: number, letter: string) => (Math.imul(hash, 31) + letter.charCodeAt(0)) >>> 0;
   return {
     length: all.length,
-    digest: () =>
-      [...JSON.stringify(all)].reduce((hash, letter) => (Math.imul(hash, 31) + letter.charCodeAt(0)) >>> 0, 7),
+    digest: () => [...JSON.stringify(all)].reduce(digest, 7),
     names: () => all.map(({ name }) => name),
     providerIds: () => all.map(({ providerId }) => providerId),
     addresses: (type: AddressType) =>
       all.map(({ addresses }) => addresses.filter((address) => address.type === type).map(({ address }) => address)),
-    label: (key) => all.map(({ labels }) => (Object.hasOwn(labels, key) ? (labels[key] ?? null) : null)),
-    get: (index) => all[index] ?? null,
+    label: (key) => all.map(({ labels }) => labels[key] ?? null),
+    get(index) {
+      if (!Number.isInteger(index) || index < 0) throw new TypeError(`the index of a node is ${index}`);
+      return all[index] ?? null;
+    },
   };
 }

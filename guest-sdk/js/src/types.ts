@@ -1,7 +1,7 @@
 import type { ProviderError } from "./errors.js";
 
-/** Values by key: labels, annotations, fields of the contract. The object has no prototype. */
-export type Fields = Record<string, string>;
+/** Values by key: labels, annotations, fields of the contract. Those of the host have no prototype. */
+export type Fields = { [key: string]: string | undefined };
 
 /** Kubernetes' type of a node address. */
 export type AddressType = "Hostname" | "InternalIP" | "ExternalIP" | "InternalDNS" | "ExternalDNS" | (string & {});
@@ -37,7 +37,7 @@ export interface Node {
  */
 export interface NodeSet {
   readonly length: number;
-  /** Differs where any field of any node differs. */
+  /** Equal digests mean equal sets, with the precision of a number: 53 bits. */
   digest(): number;
   names(): string[];
   /** null for a node that is not initialised. */

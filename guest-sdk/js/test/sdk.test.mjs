@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import {
   allowedSources,
   API,
@@ -13,6 +16,8 @@ import {
   pages,
   parseProviderId,
   ProviderError,
+  requireTexts,
+  Response,
   retryAfter,
   sendAll,
   sendEvery,
@@ -20,7 +25,8 @@ import {
   worst,
 } from "@skysail/provider";
 import { Host, nodes, service } from "@skysail/provider/testing";
-import * as glue from "@skysail/provider/glue";
+import * as glue from "../dist/glue.js";
+import { decode, encode } from "../dist/host.js";
 
 const api = (options = {}) => new API({ endpoint: "https://api.example.com/", credential: "api", ...options });
 const thrown = (call) => {
@@ -82,8 +88,15 @@ test("a fatal problem prevents calls and a warning does not", () => {
 });
 
 test("segments and parameters are escaped, and an empty segment is refused", () => {
-  const request = api().get("v1", "a/b", "..").query("q", "x y&z+").query("absent", null).query("empty", "");
-  assert.equal(request.url, "https://api.example.com/v1/a%2Fb/%2E%2E?q=x%20y%26z%2B");
+  // Without the parameter the list would be that of all objects.
+  assert.throws(() => api().get("v1").query("name", undefined), /the parameter name is neither a string nor a number/);
+  const request = api()
+    .get("v1", "a/b", "..")
+    .query("q", "x y&z+")
+    .query("empty", "")
+    .queryUnlessEmpty("none", "")
+    .queryUnlessEmpty("n", 7);
+  assert.equal(request.url, "https://api.example.com/v1/a%2Fb/%2E%2E?q=x%20y%26z%2B&empty=&n=7");
   assert.equal(thrown(() => api().delete("servers", "")).code, "internal");
   assert.equal(api({ endpoint: "https://x:8443/v1?a" }).origin, "https://x:8443");
 });
@@ -153,6 +166,9 @@ test("a wait is seconds, a date, or an epoch beside the cloud's date", () => {
   assert.equal(wait(429, { "x-ratelimit-reset": String(epoch + 3) }), 3000);
   assert.equal(wait(429, { "ratelimit-reset": String((epoch - 3) * 1000) }), 0);
   assert.equal(wait(429, { "retry-after": "soon" }), 0);
+  // A 503 that names no time is an outage, which is shown; "1.5" is no HTTP date.
+  new Host({ cloud: () => ({ status: 503, headers: { date, "retry-after": "1.5" } }) });
+  assert.equal(thrown(() => api().get("x").send()).code, "unavailable");
 });
 
 test("an error names request, status and what the cloud said", () => {
@@ -196,6 +212,50 @@ test("a request without a response is the error of its cause", () => {
   }
   new Host();
   assert.equal(thrown(() => api().get("x").header("Cookie", "a").send()).code, "internal");
+});
+
+test("a header that comes twice has both values", () => {
+  const host = new Host({ cloud: () => ({ json: {}, headers: { Link: "a" } }) });
+  assert.equal(api().get("x").send().headers.get("LINK"), "a");
+  assert.equal(api().get("x").send().headers.get("absent"), null);
+  host.remove();
+  const response = new Response(
+    {
+      status: 200,
+      headers: [
+        ["link", "a"],
+        ["date", "b"],
+        ["link", "c"],
+      ],
+      body: new Uint8Array(),
+    },
+    "GET x",
+  );
+  assert.equal(response.headers.get("Link"), "a, c");
+});
+
+test("a body that is not UTF-8 is an error, and the text of another one is as the cloud wrote it", () => {
+  for (const text of ["", "abc", "äöü", "漢字 🌍", "\ufeffx"]) assert.equal(decode(encode(text)), text);
+  assert.equal(decode(Uint8Array.of(0x61, 0xff)), undefined);
+  new Host({ cloud: () => ({ body: Uint8Array.of(0x22, 0xff, 0x22) }) });
+  assert.match(thrown(() => api().get("x").send().json()).message, /status 200: the body is not UTF-8$/);
+  new Host({ cloud: () => ({ status: 400, body: Uint8Array.of(0xff) }) });
+  assert.match(thrown(() => api().get("x").send()).message, /status 400: the body is not UTF-8$/);
+});
+
+test("a list with a member that is no text is an error", () => {
+  assert.doesNotThrow(() => requireTexts([{ id: "1", name: "a" }], "servers", "id", "name"));
+  const message = (value) => thrown(() => requireTexts(value, "servers", "id", "name")).message;
+  assert.equal(message({}), "servers: not a list");
+  assert.equal(message([null]), "servers[0]: not an object");
+  assert.equal(
+    message([
+      { id: "1", name: "a" },
+      { id: 42, name: "b" },
+    ]),
+    "servers[1].id: not a text with at least one character",
+  );
+  assert.equal(message([{ id: "1" }]), "servers[0].name: not a text with at least one character");
 });
 
 test("an empty body and null are errors, not nothing", () => {
@@ -258,7 +318,7 @@ test("source ranges are a sorted set of networks", () => {
     "2001:db8::/32",
   ]);
   assert.deepEqual(ranges([], ["IPv6", "IPv4"]), ["0.0.0.0/0", "::/0"]);
-  for (const wrong of ["10.0.0.0", "10.0.0.0/33", "10.1/8", "0x0a.0.0.0/8", "x/8", "::/129", ""]) {
+  for (const wrong of ["10.0.0.0", "10.0.0.0/33", "10.1/8", "010.0.0.0/8", "0x0a.0.0.0/8", "x/8", "::/129", ""]) {
     assert.equal(thrown(() => ranges([wrong])).code, "invalid", wrong);
   }
 });
@@ -272,7 +332,7 @@ test("addresses of a family are found, and texts that are none are not", () => {
   );
   assert.deepEqual(internalIPs(set, "IPv4"), ["10.0.0.1", "10.0.0.2"]);
   assert.deepEqual(internalIPs(set, "IPv6"), ["fd00::1"]);
-  for (const text of ["10.0.0", "10.0.0.256", "10.0.0.1.", "10.0.0.1.1", "010.0.0.1", "a.b.c.d", ""])
+  for (const text of ["10.0.0", "10.0.0.256", "10.0.0.1.", "10.0.0.1.1", "010.0.0.1", "01.2.3.4", "a.b.c.d", ""])
     assert.equal(isIPv4(text), false, text);
   assert.equal(isIPv4("255.0.10.199"), true);
 });
@@ -280,43 +340,100 @@ test("addresses of a family are found, and texts that are none are not", () => {
 test("a provider ID of another scheme is invalid", () => {
   assert.equal(parseProviderId("example", "example://a/b"), "a/b");
   for (const id of ["example://", "other://a", "a", ""])
-    assert.equal(thrown(() => parseProviderId("example", id)).code, "invalid", id);
+    assert.equal(parseProviderId("example", id).code, "invalid", id);
 });
 
-test("what a provider returns in a wrong shape is named", () => {
-  const host = new Host();
-  const held = { len: () => 1, names: () => ["a"], providerIds: () => [null] };
-  const describe = (result) => thrown(() => glue.instances({ describe: () => result }).describe(held, "state")).message;
-  const good = { providerId: "x://1" };
-  assert.equal(describe(undefined), "the result of describe is not an array: undefined");
+const held = { len: () => 1, names: () => ["a"], providerIds: () => [null] };
+const good = { providerId: "x://1" };
+
+test("what a provider returns in a wrong shape is an internal error that names it", () => {
+  new Host();
+  const outer = (call) => {
+    const { tag, val } = thrown(call);
+    assert.equal(tag, "internal");
+    return val;
+  };
+  const describe = (result) => glue.instances({ describe: () => result }).describe(held, "state");
   assert.equal(
-    describe(Promise.resolve([])),
-    "the result of describe is not an array: a Promise: the functions of a provider are synchronous",
+    outer(() => describe(undefined)),
+    "the result of describe is not an array: undefined",
   );
-  assert.equal(describe([good, null]), "the result of describe[1] is not an object: null");
-  assert.equal(describe([good, { ...good, zone: 7 }]), "the result of describe[1].zone is not a string: 7");
+  assert.match(
+    outer(() => describe(Promise.resolve([]))),
+    /^the result of describe is not an array: a Promise: the functions/,
+  );
+  const inner = (instance) => {
+    const [first, second] = describe([good, instance]);
+    assert.deepEqual([first.tag, second.tag, second.val.tag], ["ok", "err", "internal"]);
+    return second.val.val;
+  };
+  assert.equal(inner(null), "the result of a node is not an object: null");
+  assert.equal(inner({ ...good, zone: 7 }), "the result of a node.zone is not a string: 7");
+  // JSON of a cloud may have a text, which JavaScript takes for true.
+  assert.equal(inner({ ...good, shutdown: "false" }), "the result of a node.shutdown is not a boolean: false");
   const addresses = [{ type: "Hostname", address: "a" }, { type: "InternalIP" }];
-  assert.equal(
-    describe([{ ...good, addresses }]),
-    "the result of describe[0].addresses[1].address is not a string: undefined",
-  );
-  assert.equal(
-    describe([{ ...good, labels: { a: null } }]),
-    'the result of describe[0].labels["a"] is not a string: null',
-  );
+  assert.equal(inner({ ...good, addresses }), "the result of a node.addresses[1].address is not a string: undefined");
+  assert.equal(inner({ ...good, labels: { a: null } }), 'the result of a node.labels["a"] is not a string: null');
+  assert.match(inner({ ...good, labels: new Map([["a", "b"]]) }), /labels is not an object with a member for each key/);
   const ensure = (result) =>
-    thrown(() => glue.loadBalancers({ ensure: () => result }).ensure("", contractService, held)).message;
+    outer(() => glue.loadBalancers({ ensure: () => result }).ensure("", contractService, held));
   assert.equal(ensure({}), "the result of ensure.ingress is not an array: undefined");
   assert.equal(
     ensure({ ingress: [{ ip: "1.2.3.4", ipMode: "vip" }] }),
     "the result of ensure.ingress[0].ipMode is not one of VIP, Proxy: vip",
   );
-  const update = thrown(() => glue.loadBalancers({ update: async () => {} }).update("", contractService, held)).message;
-  assert.match(update, /a Promise/);
+  assert.match(
+    outer(() => glue.loadBalancers({ update: async () => {} }).update("", contractService, held)),
+    /a Promise/,
+  );
+  const list = (route) =>
+    outer(() => glue.routes({ list: () => [{ name: "a", destinationCidr: "b", ...route }] }).list(""));
+  assert.match(list({ target: null, blackhole: "no" }), /^the result of list\[0\].blackhole is not a boolean: no$/);
+  assert.match(list({}), /^the result of list\[0\].target is not an object: undefined$/);
+  // A function of `map` without return is no success.
+  const [created] = glue.routes({ create: () => [undefined] }).create("", []);
+  assert.deepEqual(created, {
+    tag: "err",
+    val: { tag: "internal", val: "the result of a route is not null or a ProviderError: undefined" },
+  });
+});
+
+test("an exception of a bug ends the call with its text, whatever shape it has", () => {
+  const host = new Host();
+  const thrownValues = [
+    new TypeError("a bug"),
+    { tag: "not-found", val: "x" },
+    Object.assign(new Error("b"), { payload: { tag: "not-found", val: "" } }),
+    "text",
+  ];
+  for (const value of thrownValues) {
+    const error = thrown(() =>
+      glue
+        .loadBalancers({
+          ensureDeleted: () => {
+            throw value;
+          },
+        })
+        .ensureDeleted("", contractService),
+    );
+    assert.ok(error instanceof Error && !("payload" in error) && !("tag" in error));
+    assert.match(error.message, /^uncaught /);
+  }
+  assert.equal(host.logs.length, thrownValues.length);
   assert.ok(
-    host.logs.every((line) => line.startsWith("error uncaught TypeError: ") && line.endsWith("panic=true")),
+    host.logs.every((line) => line.startsWith("error uncaught ") && line.endsWith("panic=true")),
     host.logs.join("\n"),
   );
+});
+
+test("a provider that lacks a function of an interface is refused when it is built", () => {
+  const update = () => {};
+  assert.throws(
+    () => glue.requireFunctions("loadBalancers", { name: update, get: update, ensure: update, update }),
+    /the export loadBalancers has no function ensureDeleted/,
+  );
+  assert.throws(() => glue.requireFunctions("routes", undefined), /the export routes has no function list/);
+  assert.doesNotThrow(() => glue.requireFunctions("instances", { describe: update }));
 });
 
 const contractService = {
@@ -359,7 +476,49 @@ test("errors of a provider reach the host as the contract has them, with text th
     );
   assert.deepEqual(fail(retryAfter(1.6, "later")), { tag: "retry-after", val: { afterMs: 2, message: "later" } });
   assert.deepEqual(fail(retryAfter(-1, "now")), { tag: "retry-after", val: { afterMs: 0, message: "now" } });
+  for (const wait of [1e20, Infinity]) assert.equal(fail(retryAfter(wait, "late")).val.afterMs, 3_600_000);
+  assert.equal(fail(retryAfter(NaN, "now")).val.afterMs, 0);
   assert.deepEqual(fail(notFound("\ud800")), { tag: "not-found", val: "\ufffd" });
   const results = glue.routes({ create: () => [null, notFound("x")] }).create("", []);
   assert.deepEqual(results, [{ tag: "ok" }, { tag: "err", val: { tag: "not-found", val: "x" } }]);
+});
+
+const examples = mkdtempSync(join(fileURLToPath(new URL("../dist", import.meta.url)), "example-"));
+const [provider, providerTest] = readFileSync(new URL("../README.md", import.meta.url), "utf8").match(
+  /(?<=```js\n)[^]*?(?=```)/g,
+);
+// Within the package, so that its name is found.
+writeFileSync(join(examples, "provider.js"), provider);
+writeFileSync(join(examples, "provider.test.js"), providerTest);
+const { identity, instances } = await import(join(examples, "provider.js"));
+await import(join(examples, "provider.test.js"));
+
+test("the example of the README finds machines by ID and name, and deletes no node by mistake", () => {
+  assert.equal(identity.describe().name, "example");
+  const cloudConfig = "[Global]\nendpoint = https://api.example.com\n";
+  assert.deepEqual(
+    [identity.checkConfig(cloudConfig), identity.origins(cloudConfig)],
+    [[], ["https://api.example.com"]],
+  );
+  assert.equal(identity.checkConfig("[Global]\nendpoitn = x\n").length, 2);
+  const servers = [
+    { id: "1", name: "a", ip: "10.0.0.1", zone: "z" },
+    { id: "2", name: "renamed", ip: "10.0.0.2", zone: "z" },
+  ];
+  const host = new Host({ cloudConfig, cloud: () => ({ json: servers }) });
+  const asked = nodes(
+    { name: "a" },
+    { name: "b", providerId: "example://2" },
+    { name: "c" },
+    { name: "d", providerId: "other://1" },
+    { name: "e", providerId: "example://9" },
+  );
+  const found = instances
+    .describe(asked, "metadata")
+    .map((one) => (one instanceof ProviderError ? one.code : one.providerId));
+  assert.deepEqual(found, ["example://1", "example://2", "not-found", "invalid", "not-found"]);
+  for (const wrong of [{ servers }, [{ ...servers[0], id: 1 }], [{ id: "1" }], ["a"]]) {
+    host.cloud = () => ({ json: wrong });
+    assert.equal(thrown(() => instances.describe(asked, "state")).code, "internal", JSON.stringify(wrong));
+  }
 });

@@ -76,7 +76,11 @@ fn patched(module: &[u8]) -> Result<Option<Vec<u8>>> {
         found.map(|((_, ty), index)| Imported { index, ty: *ty })
     };
     let (Some(push), Some(call), Some(drop)) = (find(PUSH), find(CALL), find(DROP)) else { return Ok(None) };
-    ensure!(!has_globals, "the module of the bindings has variables of its own: this version is not known");
+    ensure!(
+        !has_globals,
+        "the module of the bindings has variables of its own: the component has been through skysail-componentize \
+         already, or is of an unknown version of componentize-qjs"
+    );
     let mut output = Module::new();
     let mut patch =
         Patch { push, call, drop, first: 0, held: globals, within: Within::Other, imported: functions.len() };
@@ -250,6 +254,9 @@ mod tests {
     #[test]
     fn bindings_of_an_unknown_version_are_refused() {
         let error = drop_borrows_in_time(&bindings("(global i32 (i32.const 0))")).unwrap_err();
-        assert!(error.to_string().contains("this version is not known"), "{error}");
+        assert!(error.to_string().contains("unknown version of componentize-qjs"), "{error}");
+        let once = drop_borrows_in_time(&bindings("")).unwrap();
+        let error = drop_borrows_in_time(&once).unwrap_err();
+        assert!(error.to_string().contains("has been through skysail-componentize already"), "{error}");
     }
 }

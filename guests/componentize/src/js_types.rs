@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use wit_bindgen_core::wit_parser::{
     Docs, Function, FunctionKind, Handle, Interface, Resolve, SourceMap, Type, TypeDefKind, TypeId, TypeOwner,
 };
@@ -48,7 +48,7 @@ impl Writer<'_> {
         if !functions.is_empty() {
             self.text.push_str("\n  export interface Functions {\n");
             for function in functions {
-                self.function(&function.name, &function.params_of(), function)?;
+                self.function(&function.name, &parameters(function), function)?;
             }
             self.text.push_str("  }\n");
         }
@@ -93,7 +93,7 @@ impl Writer<'_> {
                 writeln!(self.text, "  export interface {name} {{")?;
                 for function in self.interface.functions.values() {
                     if function.kind == FunctionKind::Method(id) {
-                        let parameters = function.params_of();
+                        let parameters = parameters(function);
                         self.function(function.item_name(), parameters.get(1..).unwrap_or_default(), function)?;
                     }
                 }
@@ -155,12 +155,9 @@ impl Writer<'_> {
         Ok(match ty {
             Type::Bool => "boolean".to_owned(),
             Type::String | Type::Char => "string".to_owned(),
-            Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::S8 | Type::S16 | Type::S32 | Type::S64 => {
-                "number".to_owned()
-            }
-            Type::F32 | Type::F64 => "number".to_owned(),
             Type::Id(id) => self.named(*id)?,
             Type::ErrorContext => bail!("error-context is not in the contract"),
+            _ => "number".to_owned(),
         })
     }
 
@@ -192,7 +189,11 @@ impl Writer<'_> {
                     format!("{element}[]")
                 }
             }
-            TypeDefKind::Option(inner) => format!("{} | null", self.type_of(inner)?),
+            TypeDefKind::Option(inner) => {
+                let inner = self.type_of(inner)?;
+                ensure!(!inner.ends_with("| null"), "componentize-qjs passes a nested option in another shape");
+                format!("{inner} | null")
+            }
             TypeDefKind::Tuple(tuple) => {
                 let types: Result<Vec<_>> = tuple.types.iter().map(|ty| self.type_of(ty)).collect();
                 format!("[{}]", types?.join(", "))
@@ -213,14 +214,8 @@ impl Writer<'_> {
     }
 }
 
-trait Parameters {
-    fn params_of(&self) -> Vec<(String, Type)>;
-}
-
-impl Parameters for Function {
-    fn params_of(&self) -> Vec<(String, Type)> {
-        self.params.iter().map(|parameter| (parameter.name.clone(), parameter.ty)).collect()
-    }
+fn parameters(function: &Function) -> Vec<(String, Type)> {
+    function.params.iter().map(|parameter| (parameter.name.clone(), parameter.ty)).collect()
 }
 
 fn pascal(name: &str) -> String {

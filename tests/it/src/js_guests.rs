@@ -5,8 +5,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use skysail_host::{CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxedProvider};
+use skysail_host::{CallRecord, CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxedProvider};
 use skysail_provider::{Call, Code, Error, Limit, LoadBalancers as _, Node, NodeSet, Service};
+use tokio::sync::broadcast;
 
 use crate::{
     components::{built, repository},
@@ -25,6 +26,7 @@ fn compiled(sandbox: &Sandbox) -> &'static CompiledComponent {
 
 struct Probe {
     provider: SandboxedProvider,
+    records: broadcast::Receiver<Arc<CallRecord>>,
     _engine: Engine,
 }
 
@@ -37,8 +39,9 @@ impl Probe {
         let engine = Engine::on_demand().unwrap();
         let setup = Setup { limits, ..Setup::of("probe", &[]) };
         let release = |sandbox: &Sandbox| Release::new(sandbox, compiled(sandbox), "sha256:probe").unwrap();
-        let provider = setup.serve_release(&engine, &CallRecorder::default(), release).await;
-        Self { provider, _engine: engine }
+        let recorder = CallRecorder::default();
+        let provider = setup.serve_release(&engine, &recorder, release).await;
+        Self { provider, records: recorder.subscribe(), _engine: engine }
     }
 
     async fn call(&self, what: &str) -> Error {
@@ -74,8 +77,14 @@ async fn the_clock_of_javascript_goes_on_after_the_build() {
 }
 
 #[tokio::test]
-async fn output_of_javascript_is_accepted() {
-    assert_eq!(Probe::new().await.saw("output").await, "done");
+async fn output_of_javascript_reaches_the_log_and_its_events_the_host() {
+    // The call runs on the thread of this test.
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
+    let mut probe = Probe::new().await;
+    assert_eq!(probe.saw("output").await, "done");
+    let record = probe.records.recv().await.unwrap();
+    // The call of a test is about no object, and has no place for Events.
+    assert_eq!((record.log_lines, record.events_dropped), (2, 1), "{record:?}");
 }
 
 #[tokio::test]
@@ -86,8 +95,10 @@ async fn an_exception_says_where_and_why() {
             "exception",
             ["TypeError: cannot read property 'member' of undefined", "at exception (componentize-qjs:user.js:"],
         ),
-        ("rejection", ["the result of get", "a Promise: the functions of a provider are synchronous"]),
         ("not an error", ["uncaught text", "load-balancers"]),
+        // The engine would take what the cloud answered for the error of the call.
+        ("an error of the contract", ["uncaught", "not-found"]),
+        ("an error with a payload", ["uncaught", "Error: thrown"]),
     ] {
         let error = probe.call(what).await;
         assert_eq!(error.code, Code::Trapped, "{error}");
@@ -98,9 +109,29 @@ async fn an_exception_says_where_and_why() {
 }
 
 #[tokio::test]
+async fn a_result_of_a_wrong_type_is_an_internal_error() {
+    let probe = Probe::new().await;
+    for (what, reason) in [
+        ("rejection", "the result of get is not an object: a Promise: the functions of a provider are synchronous"),
+        ("a wrong type", "the result of get.ingress[0].ip is not a string: 7"),
+    ] {
+        let error = probe.call(what).await;
+        assert_eq!((error.code, error.message.as_str()), (Code::Internal, reason));
+    }
+}
+
+#[tokio::test]
+async fn numbers_beyond_those_of_the_contract_are_limited() {
+    let error = Probe::new().await.call("huge numbers").await;
+    assert_eq!((error.code, error.message.as_str()), (Code::RetryAfter, "huge"));
+}
+
+#[tokio::test]
 async fn javascript_without_end_meets_a_limit() {
     let probe = Probe::with(Limits { fuel: 200_000_000, ..Limits::default() }).await;
-    for (what, limit) in [("loop", Limit::Fuel), ("memory", Limit::Memory), ("recursion", Limit::Stack)] {
+    for (what, limit) in
+        [("loop", Limit::Fuel), ("memory", Limit::Memory), ("recursion", Limit::Stack), ("deep JSON", Limit::Stack)]
+    {
         let error = probe.call(what).await;
         assert_eq!(error.limit.map(|hit| hit.limit), Some(limit), "{what}: {error}");
         assert_eq!(probe.saw("clock").await, "true", "the next call");
