@@ -68,7 +68,7 @@ guests: ## build every component (providers and probes) into target/components
 bench: ## the optimised benchmarks: results in target/criterion; swaps and the comparison with Go in target/bench (hours; SWAPS and SIDE_BY_SIDE are arguments of the two programs)
 	@.ci/setup bench
 	@$(with) guests/build.sh
-	@$(cargo) build --locked --profile dist -p skysail
+	@$(cargo) build --locked --profile dist --no-default-features -p skysail
 	@$(cargo) bench --locked -p skysail-test-bench --benches
 	@$(cargo) run --locked --release -p skysail-test-bench --bin swaps -- $(SWAPS)
 	@$(cargo) run --locked --release -p skysail-test-bench --bin side-by-side -- $(SIDE_BY_SIDE)

@@ -233,10 +233,10 @@ pub(crate) struct LoadBalancerService {
 pub(crate) struct Http {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cookie_name: Option<String>,
-    /// In seconds.
+    /// The lifetime of the cookie, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cookie_lifetime: Option<u64>,
-    /// In seconds.
+    /// Seconds after which an idle connection is closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout_idle: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -253,10 +253,10 @@ pub(crate) struct HealthCheck {
     /// `tcp` or `http`.
     pub(crate) protocol: String,
     pub(crate) port: u16,
-    /// In seconds.
+    /// Seconds between two checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interval: Option<u64>,
-    /// In seconds.
+    /// Seconds until a check without answer fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

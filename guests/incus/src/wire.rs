@@ -88,7 +88,7 @@ pub(crate) struct Network {
 /// One element of `GET /1.0/network-allocations`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Allocation {
-    /// With a prefix length.
+    /// Addresses with their prefix length.
     pub(crate) addresses: String,
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Server {
     pub(crate) metadata: Metadata,
     #[serde(default, deserialize_with = "null_is_default")]
     pub(crate) flavor: Flavor,
-    /// By the network's name.
+    /// The addresses in each network, by the network's name.
     #[serde(default, deserialize_with = "null_is_default")]
     pub(crate) addresses: BTreeMap<String, Vec<ServerAddress>>,
     #[serde(default, rename = "accessIPv4", deserialize_with = "null_is_default")]

@@ -33,7 +33,7 @@ pub(crate) enum Query<'a> {
 
 /// What this module asks of a vCenter.
 pub(crate) trait Cloud {
-    /// For messages.
+    /// The name for messages.
     fn name(&self) -> &str;
 
     /// The number of places where each query of [`Cloud::search`] is made.

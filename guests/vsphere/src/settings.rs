@@ -50,7 +50,7 @@ const REPLACED: [(&str, &str); 9] = [
 /// A valid cloud-config.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// In the order of the text.
+    /// The vCenter Servers, in the order of the text.
     pub(crate) vcenters: Vec<Vcenter>,
     /// None where zones and regions are off.
     pub(crate) labels: Option<Labels>,

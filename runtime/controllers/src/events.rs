@@ -337,11 +337,11 @@ struct Tokens {
 #[derive(Default)]
 struct Correlator {
     digests: Digests,
-    /// By the notice.
+    /// The series of equal notices, by the digest of a notice.
     known: HashMap<Digest, Known>,
-    /// By the notice without its text.
+    /// The notices that differ in their text only, by the digest of the rest.
     similar: HashMap<Digest, Similar>,
-    /// By source and object.
+    /// The rate that is left, by the digest of source and object.
     tokens: HashMap<Digest, Tokens>,
     clock: u64,
 }

@@ -68,7 +68,7 @@ pub(crate) struct Records {
 /// What is recorded of one object.
 #[derive(Default)]
 pub(crate) struct Record {
-    /// Of the provider's calls.
+    /// What the provider's calls would have sent.
     calls: DryRun,
     pub(crate) writes: Vec<ObjectWrite>,
     failures: Vec<String>,

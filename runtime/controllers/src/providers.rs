@@ -116,7 +116,7 @@ impl Providers {
         &self.entries
     }
 
-    /// The claims of each provider, identified by its index.
+    /// The claims of all providers. Each claim names its provider by the index in `entries`.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         claims(self.entries.iter().enumerate(), &[], |_| false)
     }

@@ -80,7 +80,7 @@ pub struct Credentials {
 /// A token, which answers may repeat while the token is valid.
 #[derive(Clone, Debug)]
 struct IssuedSecret {
-    /// Of the credential.
+    /// The name of the credential.
     name: Arc<str>,
     secrets: Vec<Secret>,
     redactor: Redactor,
@@ -141,7 +141,7 @@ pub enum CredentialError {
     /// The number of schemes is not one.
     #[error("credentials.{name}: has {count} of {}; write exactly one", CredentialSpec::schemes_listed())]
     Scheme {
-        /// Of the credential.
+        /// The name of the credential.
         name: String,
         /// How many there are.
         count: usize,
@@ -149,7 +149,7 @@ pub enum CredentialError {
     /// There is no origin, or there are too many.
     #[error("credentials.{name}.origins: {reason}")]
     Origins {
-        /// Of the credential.
+        /// The name of the credential.
         name: String,
         /// What is wrong, and what to do.
         reason: String,
@@ -157,9 +157,9 @@ pub enum CredentialError {
     /// An origin cannot be used.
     #[error("credentials.{name}.origins[{index}]: origin {text:?} {reason}")]
     Origin {
-        /// Of the credential.
+        /// The name of the credential.
         name: String,
-        /// In the list.
+        /// The place in the list.
         index: usize,
         /// As written.
         text: String,
@@ -169,9 +169,9 @@ pub enum CredentialError {
     /// A value could not be read.
     #[error("credentials.{name}.{field}: read file {path}; check that the Secret is mounted there and readable")]
     File {
-        /// Of the credential.
+        /// The name of the credential.
         name: String,
-        /// For example `bearer`.
+        /// The field of the credential, for example `bearer`.
         field: &'static str,
         /// As written.
         path: String,
@@ -184,9 +184,9 @@ pub enum CredentialError {
         "credentials.{name}.{field}: environment variable {variable} is not set; set it for this process, or name a file"
     )]
     Environment {
-        /// Of the credential.
+        /// The name of the credential.
         name: String,
-        /// For example `bearer`.
+        /// The field of the credential, for example `bearer`.
         field: &'static str,
         /// As written.
         variable: String,
@@ -194,9 +194,9 @@ pub enum CredentialError {
     /// A Secret does not have the value.
     #[error("credentials.{name}.{field}: {}", place.missing())]
     Secret {
-        /// Of the credential.
+        /// The name of the credential.
         name: String,
-        /// For example `bearer`.
+        /// The field of the credential, for example `bearer`.
         field: &'static str,
         /// As written.
         place: SecretKeyRef,
@@ -204,9 +204,9 @@ pub enum CredentialError {
     /// A value cannot be used.
     #[error("credentials.{name}.{field}: {reason}")]
     Value {
-        /// Of the credential.
+        /// The name of the credential.
         name: String,
-        /// For example `bearer`.
+        /// The field of the credential, for example `bearer`.
         field: &'static str,
         /// What is wrong, and what to do; never the value.
         reason: String,

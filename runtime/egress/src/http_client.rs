@@ -77,7 +77,7 @@ pub struct HttpClient {
 /// A request that may leave.
 struct Judged {
     client: Client,
-    /// Without the credential.
+    /// The request without the credential.
     request: Request<Bytes>,
     bytes: u64,
     timeout: Option<Duration>,

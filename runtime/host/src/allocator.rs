@@ -15,6 +15,21 @@ pub fn give_back_large_buffers() {
     set(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
 }
 
+/// Returns the free memory of all threads' heaps to the system.
+///
+/// glibc returns only the end of a heap by itself. A burst of calls leaves free memory between
+/// blocks that are still used, and each thread has a heap of its own: with 2,000 nodes and 1,000
+/// Services, 12 of 30 MiB.
+pub fn give_back_free_memory() {
+    #[cfg(target_env = "gnu")]
+    #[expect(unsafe_code, reason = "the allocator's functions are those of C")]
+    // SAFETY: returns pages of free blocks, which no part of this program refers to. Other threads
+    // wait for their heap meanwhile.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(target_env = "gnu")]
 fn set(parameter: libc::c_int, value: libc::c_int) {
     #[expect(unsafe_code, reason = "the allocator's settings are a function of C")]
@@ -22,5 +37,34 @@ fn set(parameter: libc::c_int, value: libc::c_int) {
     // fails, the default stays.
     unsafe {
         libc::mallopt(parameter, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// Resident memory of this process.
+    #[cfg(target_env = "gnu")]
+    fn resident_kib() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn free_memory_between_used_blocks_goes_back_to_the_system() {
+        let mut blocks: Vec<Vec<u8>> = (0..16_384).map(|_| vec![1; 4_000]).collect();
+        let mut place = 0;
+        // Each sixteenth block stays, so that no end of the heap is free.
+        blocks.retain(|_| {
+            place += 1;
+            place % 16 == 0
+        });
+        let before = resident_kib();
+        super::give_back_free_memory();
+        let after = resident_kib();
+        assert_eq!(blocks.len(), 1_024);
+        // 60 MiB are free; other tests use memory at the same time.
+        assert!(after + (30 << 10) < before, "{before} KiB before, {after} KiB after");
     }
 }

@@ -44,7 +44,7 @@ const _: () = assert!(POOL_CALLS_MAX > 64, "one provider with the most concurren
 /// How the engine allocates a guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// From a pool that is reserved in advance.
+    /// Instances come from a pool that is reserved in advance.
     Pooling,
     /// With a system call for each memory, stack and table.
     OnDemand,
@@ -67,7 +67,7 @@ pub enum EngineError {
     /// Wasmtime refused the configuration.
     #[error("cannot create a wasmtime engine with {stack_bytes} bytes of stack")]
     Configuration {
-        /// Of the guest.
+        /// The limit of a guest's stack.
         stack_bytes: u64,
         /// Wasmtime's reason.
         #[source]

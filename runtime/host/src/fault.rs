@@ -25,7 +25,7 @@ pub(crate) const fn of_compared(code: Code, limit: Option<Limit>, seen: CallObse
     }
 }
 
-/// Of a component that was not compiled.
+/// The fault where a component could not be compiled.
 pub(crate) const fn of_compilation(error: &CompileError) -> Fault {
     if error.is_of_the_component() { Fault::Release } else { Fault::Machine }
 }
@@ -33,7 +33,8 @@ pub(crate) const fn of_compilation(error: &CompileError) -> Fault {
 /// Of a component that was compiled and not linked.
 pub(crate) const fn of_linking(error: &ReleaseError) -> Fault {
     match error {
-        // The machine code comes from this process: what fails is mmap or memfd.
+        // This process compiled the component, so the machine code is valid: loading it fails only
+        // where the operating system refuses memory (mmap, memfd).
         ReleaseError::Load(_) => Fault::Machine,
         ReleaseError::Precompiled
         | ReleaseError::Compile(_)

@@ -33,7 +33,7 @@ pub struct Problem {
     pub line: Option<u32>,
     /// Key or section; empty if unknown.
     pub key: String,
-    /// For people.
+    /// The text for people.
     pub message: String,
 }
 

@@ -23,7 +23,7 @@ pub const RECORDS_BUFFERED_MAX: usize = 256;
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// With a result.
+    /// The call returned a result.
     Ok,
     /// With an error: of the guest, of the sandbox, or because the result breaks the contract. If
     /// the contract returns a list of results, an error in the list concerns one entry and the call
@@ -31,7 +31,7 @@ pub enum CallOutcome {
     Failed {
         /// Decides what the caller does.
         code: Code,
-        /// For people.
+        /// The text for people.
         message: String,
     },
     /// The caller dropped the call before there was a result.
@@ -179,7 +179,7 @@ pub struct CallMetrics {
     events: Family<ProviderLabels, Counter>,
     events_dropped: Family<ProviderLabels, Counter>,
     running: Family<ProviderLabels, Gauge>,
-    /// With the functions that were called.
+    /// The names of the providers, with the functions that were called.
     providers: Providers<&'static str>,
 }
 

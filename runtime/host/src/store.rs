@@ -34,7 +34,7 @@ pub(crate) struct CallState {
     pub(crate) events_published: u64,
     pub(crate) http: HttpCall,
     pub(crate) hits: Vec<LimitHit>,
-    /// For the guest's monotonic clock.
+    /// The zero of the guest's monotonic clock.
     pub(crate) began: Instant,
     wasi: Option<WasiCtx>,
     pub(crate) wasi_http: Option<WasiHttp>,

@@ -44,7 +44,7 @@ struct State {
     calls: Vec<String>,
     /// For each operation the failures of its next calls, in order.
     failures: BTreeMap<String, VecDeque<Error>>,
-    /// For each operation the failure of every call.
+    /// The error of every call of an operation.
     broken: BTreeMap<String, Error>,
     load_balancers: BTreeMap<String, FakeLoadBalancer>,
     addresses_given: u8,
@@ -52,7 +52,7 @@ struct State {
     /// Load balancers in the cloud that were not created through these traits.
     left_behind: Vec<OwnedLoadBalancer>,
     routes: Vec<Route>,
-    /// By the volume's handle.
+    /// The labels of each volume, by the volume's handle.
     volumes: BTreeMap<String, BTreeMap<String, String>>,
     hook: Option<Hook>,
     answer: Option<EnsureAnswer>,

@@ -50,7 +50,7 @@ pub enum TrafficPolicy {
 pub enum SessionAffinity {
     /// No affinity.
     None,
-    /// By client address.
+    /// Requests of one client address reach the same backend.
     ClientIp {
         /// Timeout in seconds, 1 to 86400.
         timeout_seconds: u32,
@@ -131,7 +131,7 @@ pub struct Service {
     pub labels: BTreeMap<String, String>,
     /// All annotations.
     pub annotations: BTreeMap<String, String>,
-    /// In the object's order.
+    /// The entries of `spec.ports`, in the object's order.
     pub ports: Vec<ServicePort>,
     /// Session affinity with its timeout.
     pub session_affinity: SessionAffinity,

@@ -67,7 +67,8 @@ pub(crate) fn services(registry: &mut Registry) -> anyhow::Result<SlotServices> 
 /// # Errors
 /// The running executable cannot be found.
 pub(crate) fn compiler() -> anyhow::Result<Compiler> {
-    let program = std::env::current_exe().context("cannot find the running program, which compiles components")?;
+    let program = std::env::current_exe()
+        .context("cannot find the path of the skysail executable, which compiles components in a process of its own")?;
     Ok(Compiler::jailed(JailCommand { program, args: vec![OsString::from(args::COMPILE)] }))
 }
 

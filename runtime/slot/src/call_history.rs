@@ -30,11 +30,11 @@ const BUCKETS_MAX: usize = 240;
 /// fenced, or that failed by a fault of the machine, the cloud or the operator, does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All calls that count.
+    /// The calls that count, failed ones included.
     pub ended: u64,
-    /// The calls among them that failed by a fault of the release, broken ones included.
+    /// Of `ended`: the calls that failed by a fault of the release.
     pub failed: u64,
-    /// The calls among them that ended by a trap or a limit.
+    /// Of `failed`: the calls that ended by a trap or a limit.
     pub broken: u64,
 }
 

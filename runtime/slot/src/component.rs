@@ -19,7 +19,7 @@ pub struct Offer {
 pub struct Component {
     /// The offer.
     pub offer: Offer,
-    /// Of the bytes.
+    /// The SHA-256 of the bytes.
     pub hash: [u8; 32],
     /// The hash as text: `sha256:…`.
     pub digest: Arc<str>,

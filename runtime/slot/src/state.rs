@@ -30,7 +30,7 @@ use output::Output;
 /// See the module.
 pub struct State<R: Release> {
     provider: Arc<str>,
-    /// In force.
+    /// The settings in force.
     settings: R::Settings,
     serving: Option<Serving<R>>,
     /// The digest of the newest release that served all objects and has not passed the probation

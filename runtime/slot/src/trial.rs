@@ -66,9 +66,9 @@ pub enum Breach {
     Broken(Broken),
     /// Too many errors: shares of all calls.
     Errors {
-        /// Of the release.
+        /// The share of the release's calls that failed.
         share: f64,
-        /// Of its predecessor.
+        /// The share of its predecessor's calls that failed.
         before: f64,
     },
 }

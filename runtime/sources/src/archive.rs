@@ -90,7 +90,7 @@ pub enum ArchiveError {
     Full {
         /// As given.
         folder: PathBuf,
-        /// With the new component.
+        /// The bytes that the archive would have with the new component.
         needed: u64,
         /// Bytes.
         max: u64,

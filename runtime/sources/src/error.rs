@@ -41,7 +41,7 @@ pub enum SourceError {
     NotAFile {
         /// The path as the operator gave it.
         path: PathBuf,
-        /// For example `a directory`.
+        /// What it is instead, for example `a directory`.
         kind: &'static str,
     },
     /// The file has no content.

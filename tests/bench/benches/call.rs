@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing else to do")]
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use skysail_host::{
@@ -16,7 +16,7 @@ use skysail_provider::{
     AddressKind, Call, Clusters as _, LoadBalancers as _, Node, NodeAddress, NodeSet, Service, StringMap,
 };
 use skysail_test_bench::component;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::Instant};
 
 use self::bindings::exports::skysail::legacy::clusters::GuestIndices;
 
@@ -82,6 +82,44 @@ fn one_call(criterion: &mut Criterion) {
         bencher.to_async(&runtime).iter(|| async { provider.master(&Call::default(), "good").await.unwrap() });
     });
     group.finish();
+    runtime.block_on(print_ratio(&bare, &provider));
+}
+
+/// Pairs of measurements, and calls of each measurement.
+const PAIRS: usize = 400;
+const CALLS: u32 = 100;
+
+/// Measures the two in turns, because the speed of a machine changes while one of them is measured.
+#[expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
+async fn print_ratio(bare: &Bare, provider: &SandboxedProvider) {
+    let mut ratios = Vec::with_capacity(PAIRS);
+    for pair in 0..PAIRS {
+        let of_bare = async || time_of(async || drop(bare.master("good").await)).await;
+        let of_host = async || time_of(async || drop(provider.master(&Call::default(), "good").await.unwrap())).await;
+        let (host, bare) = if pair.is_multiple_of(2) {
+            let bare = of_bare().await;
+            (of_host().await, bare)
+        } else {
+            (of_host().await, of_bare().await)
+        };
+        ratios.push(host.as_secs_f64() / bare.as_secs_f64());
+    }
+    ratios.sort_by(f64::total_cmp);
+    let quantile = |percent: usize| ratios.get((PAIRS - 1) * percent / 100).copied().unwrap_or_default();
+    println!(
+        "one call/host divided by bare engine, in turns: median {:.2}, quartiles {:.2} and {:.2}",
+        quantile(50),
+        quantile(25),
+        quantile(75)
+    );
+}
+
+async fn time_of(mut call: impl AsyncFnMut()) -> Duration {
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        call().await;
+    }
+    start.elapsed()
 }
 
 fn ensure_over_nodes(criterion: &mut Criterion) {

@@ -48,7 +48,7 @@ pub(crate) const BY_HAND_MARK: &str = "/metadata/labels/example.com-by-hand";
 pub(crate) struct Site {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) clouds: Vec<Arc<Cloud>>,
-    /// Of each cloud's provider.
+    /// The source of each cloud's provider.
     pub(crate) sources: Vec<Source>,
     pub(crate) referee: Arc<Referee>,
     pub(crate) story: Story,

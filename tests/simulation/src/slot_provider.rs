@@ -12,7 +12,7 @@ use skysail_slot::{Release as _, Share};
 
 use crate::{referee::Referee, release::Release, slot::Slot};
 
-/// Of one call about several nodes.
+/// The result of one call about several nodes.
 type Answers = Result<Vec<Result<Instance>>>;
 
 macro_rules! on {

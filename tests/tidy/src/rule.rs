@@ -18,7 +18,7 @@ pub(crate) struct Rule {
 
 /// One place that violates a rule.
 pub(crate) struct Hit {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub(crate) path: String,
     /// 1-based; 0 for the file as a whole.
     pub(crate) line: usize,

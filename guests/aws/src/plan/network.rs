@@ -73,7 +73,7 @@ pub(crate) struct Check {
     pub(crate) port: String,
     /// None for TCP.
     pub(crate) path: Option<String>,
-    /// In seconds.
+    /// Seconds between two health checks.
     pub(crate) interval: u32,
     pub(crate) healthy_threshold: u32,
     pub(crate) unhealthy_threshold: u32,
@@ -202,7 +202,8 @@ fn attributes(annotations: &Annotations<'_>) -> Result<Tags> {
     Ok(attributes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// The attributes that the vendor's manager allows.
+/// The target group attributes of the annotations. Refuses those that AWS's own
+/// cloud-controller-manager refuses.
 fn target_attributes(service: &Service, annotations: &Annotations<'_>) -> Result<Tags> {
     const PRESERVE_CLIENT_IP: &str = "preserve_client_ip.enabled";
     const PROXY_PROTOCOL: &str = "proxy_protocol_v2.enabled";

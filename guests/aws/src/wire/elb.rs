@@ -17,7 +17,7 @@ pub(crate) struct LoadBalancer {
     pub(crate) subnets: Vec<String>,
     pub(crate) security_groups: Vec<String>,
     pub(crate) instances: Vec<String>,
-    /// With the names of the policies of each.
+    /// Each listener with the names of its policies.
     pub(crate) listeners: Vec<(Listener, Vec<String>)>,
     pub(crate) health_check: Option<HealthCheck>,
     /// The policies of each port of the machines.
@@ -100,14 +100,14 @@ impl HealthCheck {
 pub(crate) struct Attributes {
     pub(crate) cross_zone: bool,
     pub(crate) access_log: bool,
-    /// In minutes.
+    /// Minutes between two deliveries of the access log.
     pub(crate) access_log_interval: Option<u32>,
     pub(crate) access_log_bucket: Option<String>,
     pub(crate) access_log_prefix: Option<String>,
     pub(crate) draining: bool,
-    /// In seconds.
+    /// Seconds that an existing connection may last while a machine is removed.
     pub(crate) draining_timeout: Option<u32>,
-    /// In seconds.
+    /// Seconds after which an idle connection is closed.
     pub(crate) idle_timeout: Option<u32>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct LoadBalancer {
     /// Whether Services get load balancers at all.
     pub(crate) enabled: bool,
     pub(crate) placement: Placement,
-    /// By name.
+    /// The sections `LoadBalancerClass` with their names.
     pub(crate) classes: Vec<(String, Class)>,
     /// `lb_algorithm` of the pools.
     pub(crate) method: String,

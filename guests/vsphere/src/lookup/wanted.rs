@@ -18,7 +18,7 @@ pub(crate) struct Wanted {
     pub(crate) key: Key,
 }
 
-/// By what a node's machine is found.
+/// What a node's machine is found by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     /// The UUID of the provider ID, in both byte orders.

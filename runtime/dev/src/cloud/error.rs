@@ -8,7 +8,7 @@ pub enum CloudError {
     /// 404: no record with this ID.
     #[error("there is no {kind} {id:?}")]
     NotFound {
-        /// For example `instance`.
+        /// The kind of the object, for example `instance`.
         kind: &'static str,
         /// As asked for.
         id: String,

@@ -22,9 +22,9 @@ pub struct RequestRecord {
     pub took_ms: u64,
     /// For example `GET`.
     pub method: String,
-    /// With the query.
+    /// The path with the query.
     pub path: String,
-    /// Of the answer.
+    /// The status of the response.
     pub status: u16,
     /// The request's header `x-request-id`; empty where it had none.
     pub request_id: String,
@@ -37,7 +37,7 @@ pub(super) struct RequestLog {
     count: u64,
     /// At most one for each connection.
     under_way: BTreeMap<u64, RequestRecord>,
-    /// By method and path of the router.
+    /// The number of requests, by method and path of the router.
     counts: BTreeMap<String, u64>,
 }
 

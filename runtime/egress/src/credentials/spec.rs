@@ -198,7 +198,7 @@ pub struct OAuth2Spec {
 pub enum ClientAuthentication {
     /// In the header Authorization: Basic.
     Basic,
-    /// In the body.
+    /// Client ID and secret are parameters of the body.
     Body,
 }
 

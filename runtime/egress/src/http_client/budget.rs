@@ -283,7 +283,8 @@ impl Held {
             return Ok(());
         }
         let hit = LimitHit { limit: Limit::Memory, used, max: self.max };
-        let text = format!("the answers before this one fill the guest's memory: {hit}");
+        let text =
+            format!("the component holds earlier responses, so that its memory has no room for another one: {hit}");
         Err(Failure { limit: Some(hit), ..Failure::new(FailureKind::Limited, text) })
     }
 

@@ -48,7 +48,7 @@ pub enum HttpClientError {
 pub(super) struct Clients {
     options: TransportOptions,
     plain: Client,
-    /// Without the operator's proxy.
+    /// The client that does not use the operator's proxy.
     direct: Client,
     /// At most one client for each credential.
     by_certificate: Mutex<BTreeMap<String, (Arc<ClientCertificate>, Client)>>,

@@ -30,7 +30,7 @@ pub(super) struct Loader {
     pub(super) services: SlotServices,
     pub(super) memory: Arc<QuestionLog>,
     pub(super) living: Arc<Living>,
-    /// For the stages that are reached.
+    /// Receives an event for each stage that is reached.
     pub(super) events: mpsc::WeakSender<Event>,
 }
 

@@ -71,6 +71,22 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     outcome
 }
 
+/// Pause between two returns of free memory to the system: short enough that bursts of calls do not
+/// add up, and long enough that a return, some milliseconds, costs nothing that can be measured.
+const TRIM_PERIOD: Duration = Duration::from_secs(5);
+
+async fn give_back_free_memory() {
+    loop {
+        tokio::time::sleep(TRIM_PERIOD).await;
+        // In a thread of its own, because a large heap takes longer.
+        let trimmed = tokio::task::spawn_blocking(skysail_host::allocator::give_back_free_memory).await;
+        if let Err(error) = trimmed {
+            tracing::warn!("free memory is no longer returned to the system: {error}");
+            return;
+        }
+    }
+}
+
 /// Raises the limit of open files to the one that the process may have: container runtimes start it
 /// with 1,024, and each provider may have 256 connections.
 fn raise_open_files() {
@@ -89,7 +105,12 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
         return Ok(());
     };
     let Prepared { manage, fleet, follow, elections, servers, statuses, permissions, beats } = prepared?;
-    let (noticing, asking, beating) = (stop.clone(), stop.clone(), stop.clone());
+    let (noticing, asking, beating, trimming) = (stop.clone(), stop.clone(), stop.clone(), stop.clone());
+    let trim = async move {
+        trimming.run_until_cancelled(give_back_free_memory()).await;
+        Ok(())
+    };
+    tasks.spawn_on(trim, control);
     tasks.spawn(async move {
         asking.run_until_cancelled(permissions.run()).await;
         Ok(())

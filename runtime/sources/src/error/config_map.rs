@@ -58,9 +58,9 @@ pub enum ConfigMapFailure {
         "the ConfigMaps {first} and {other} are parts of different components; write the others too; the manager uses them when all name the same digest"
     )]
     PartsDiffer {
-        /// Of one ConfigMap.
+        /// The name of one ConfigMap.
         first: String,
-        /// Of another.
+        /// The name of another ConfigMap.
         other: String,
     },
     /// The digest of the component differs from the annotation.
@@ -68,9 +68,9 @@ pub enum ConfigMapFailure {
         "the component has the digest {actual}, and the annotation {DIGEST_ANNOTATION} says {expected}; write the component again, in all its parts where it has several, or correct the annotation"
     )]
     WrongDigest {
-        /// By the annotations.
+        /// The digest that the annotations name.
         expected: Digest,
-        /// Of the content.
+        /// The digest of the content.
         actual: Digest,
     },
     /// The content begins like gzip and cannot be decompressed.

@@ -96,15 +96,15 @@ pub enum RegistryFailure {
     WrongDigest {
         /// What was fetched.
         what: &'static str,
-        /// From the reference or the manifest.
+        /// The digest of the reference or the manifest.
         expected: Digest,
-        /// Of the received content.
+        /// The digest of the received content.
         actual: Digest,
     },
     /// The content is not as long as its descriptor says.
     #[error("the manifest says that the component has {expected} bytes, and it has {}", if actual > expected { "more".to_owned() } else { actual.to_string() })]
     WrongSize {
-        /// From the manifest.
+        /// The size that the manifest names.
         expected: u64,
         /// Bytes received, at most one more than expected.
         actual: u64,

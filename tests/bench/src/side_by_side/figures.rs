@@ -22,7 +22,7 @@ pub struct Figures {
     pub cpu_s: f64,
     /// Until the last request to the cloud.
     pub cpu_quiet_s: f64,
-    /// In the minute after that.
+    /// Seconds of CPU in the minute after the last request.
     pub cpu_idle_s: f64,
     /// MiB when all was done.
     pub resident_mib: f64,

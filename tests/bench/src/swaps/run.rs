@@ -40,7 +40,7 @@ pub struct RunOptions {
     pub swaps: u32,
     /// Rate of the calls during the run.
     pub calls_per_second: u32,
-    /// Latency of each request to the cloud.
+    /// How long the simulated cloud waits before it answers a request.
     pub latency: Duration,
     /// Whether machine code is also written to disk, as with `--state-dir`.
     pub keep: bool,

@@ -108,8 +108,9 @@ async fn a_wanted_load_balancer_is_created_with_two_patches(#[case] protocol: &s
     assert_eq!(world.state("web").await, format!(r#"["203.0.113.1"] ["{FINALIZER}"]"#));
 }
 
-/// Upstream has two patches. Since 1.29 the API server clears the status of a Service of another
-/// type, so one patch is left.
+/// Upstream's case expects two PATCH requests: one clears the status, one removes the finalizer.
+/// Since Kubernetes 1.29 the API server itself clears the status of a Service that is no longer of
+/// type LoadBalancer, so this test expects the second one only.
 #[tokio::test(start_paused = true)]
 async fn s1_6_a_finalizer_and_no_load_balancer_wanted_is_cleaned_up() {
     let mut world = with_web(&["a"]).await;

@@ -38,7 +38,7 @@ pub(crate) struct CloudState {
     pub(crate) machines: BTreeMap<String, Machine>,
     /// Addresses by the name of their load balancer.
     pub(crate) addresses: BTreeMap<String, String>,
-    /// By name.
+    /// The load balancers, by name.
     pub(crate) balancers: BTreeMap<String, Balancer>,
     /// Names of load balancers whose backend pool was deleted; only `ensure` makes a new pool.
     pub(crate) without_pool: BTreeSet<String>,

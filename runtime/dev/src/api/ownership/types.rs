@@ -24,7 +24,7 @@ pub(crate) enum Type<'a> {
 /// The identity of the parts of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Relation {
-    /// By key.
+    /// Each key is a part.
     Granular,
     /// No identity.
     Atomic,

@@ -127,7 +127,7 @@ async fn no_further_request_is_sent_when_the_answers_fill_the_guest_s_memory() {
     // Two bodies, and twice `content-length: 600`.
     let hit = LimitHit { limit: Limit::Memory, used: 1234, max: 1000 };
     assert_eq!((third.kind, third.limit), (FailureKind::Limited, Some(hit)));
-    assert!(third.message.starts_with("the answers before this one fill the guest's memory"), "{third}");
+    assert!(third.message.starts_with("the component holds earlier responses"), "{third}");
     let usage = budget.usage();
     assert_eq!((server.requests().len(), usage.requests, usage.refused, usage.limit_hits), (2, 4, 2, vec![hit]));
 }

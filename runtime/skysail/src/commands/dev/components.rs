@@ -13,7 +13,7 @@ pub(crate) fn bundled_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = named {
         return Ok(folder.to_owned());
     }
-    let program = std::env::current_exe().context("cannot find the running program")?;
+    let program = std::env::current_exe().context("cannot find the path of the skysail executable")?;
     let beside = program.ancestors().skip(1).take(2).map(|folder| folder.join("components"));
     match beside.into_iter().find(|folder| folder.is_dir()) {
         Some(folder) => Ok(folder),

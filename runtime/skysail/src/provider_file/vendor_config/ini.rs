@@ -17,9 +17,9 @@ struct Line {
 
 #[derive(Debug)]
 struct Entry {
-    /// In lower case.
+    /// The name of the section, in lower case.
     section: String,
-    /// In lower case.
+    /// The name of the key, in lower case.
     key: String,
     value: String,
 }

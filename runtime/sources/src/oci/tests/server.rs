@@ -23,7 +23,7 @@ type Say = Box<dyn Fn(&Asked) -> Option<Response> + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) method: String,
-    /// With its query.
+    /// The path with the query.
     pub(super) path: String,
     pub(super) headers: HeaderMap,
 }
@@ -36,7 +36,7 @@ impl Asked {
 
 #[derive(Default)]
 struct Shared {
-    /// By path.
+    /// What the server serves, by path.
     content: Mutex<BTreeMap<String, (Digest, Bytes)>>,
     asked: Mutex<Vec<Asked>>,
     say: Mutex<Option<Say>>,
