@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, writeFileSync, existsSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 const program = fileURLToPath(new URL("../dist/componentize.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "skysail-js-test-"));
+after(() => rmSync(folder, { recursive: true }));
 const out = join(folder, "out.wasm");
 const run = (...args) => spawnSync(process.execPath, [program, ...args], { encoding: "utf8" });
 const made = (name, source) => {

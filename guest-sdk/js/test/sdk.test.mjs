@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -492,6 +492,7 @@ writeFileSync(join(examples, "provider.js"), provider);
 writeFileSync(join(examples, "provider.test.js"), providerTest);
 const { identity, instances } = await import(join(examples, "provider.js"));
 await import(join(examples, "provider.test.js"));
+rmSync(examples, { recursive: true });
 
 test("the example of the README finds machines by ID and name, and deletes no node by mistake", () => {
   assert.equal(identity.describe().name, "example");
