@@ -14,13 +14,15 @@ export interface Checked<T> {
  */
 export function loadConfig<T>(parse: (text: string) => Checked<T>): T {
   const { value, problems } = parse(config());
-  const fatal = problems.find((problem) => problem.severity === "fatal");
+  const fatal = problems.find(isFatal);
   if (fatal) throw invalid(`cloud-config, line ${fatal.line}, ${fatal.key}: ${fatal.message}`);
   return value;
 }
 
 /** Whether one of the problems refuses the cloud-config. */
-export const hasFatal = (problems: readonly Problem[]) => problems.some((problem) => problem.severity === "fatal");
+export const hasFatal = (problems: readonly Problem[]) => problems.some(isFatal);
+
+const isFatal = ({ severity }: Problem) => severity === "fatal";
 
 interface Entry {
   line: number;

@@ -213,27 +213,26 @@ function fromError(error: ProviderError): contract.types.Error {
 type Result<T> = { tag: "ok"; val: T } | { tag: "err"; val: contract.types.Error };
 type Unit = { tag: "ok" } | { tag: "err"; val: contract.types.Error };
 
+const failed = (error: ProviderError) => ({ tag: "err" as const, val: fromError(error) });
+
 /** The result of one element; a value of a wrong type is an error of this element alone. */
 const resultOf =
   <T, U>(convert: (value: T) => U) =>
   (value: T | ProviderError): Result<U> => {
-    if (value instanceof ProviderError) return { tag: "err", val: fromError(value) };
+    if (value instanceof ProviderError) return failed(value);
     try {
       return { tag: "ok", val: convert(value) };
     } catch (error) {
       if (error instanceof WrongType) error.prefix("the result of a node");
-      return { tag: "err", val: fromError(known(error)) };
+      return failed(known(error));
     }
   };
 
 /** Without `return` a function has the result undefined, which is no success. */
 function unitOf(value: ProviderError | null): Unit {
   if (value === null) return { tag: "ok" };
-  if (value instanceof ProviderError) return { tag: "err", val: fromError(value) };
-  return {
-    tag: "err",
-    val: fromError(internal(new WrongType("the result of a route", "null or a ProviderError", value).message)),
-  };
+  if (value instanceof ProviderError) return failed(value);
+  return failed(known(new WrongType("the result of a route", "null or a ProviderError", value)));
 }
 
 const toKind = (type: sdk.AddressType): contract.types.AddressKind => {

@@ -13,11 +13,9 @@ export interface Host {
 
 let current: Host | null = null;
 
-/** Installs a host and returns the one before. The component and the tests call it. */
-export function useHost(host: Host | null): Host | null {
-  const before = current;
+/** Installs a host; null for none. The component and the tests call it. */
+export function useHost(host: Host | null): void {
   current = host;
-  return before;
 }
 
 let absence =

@@ -53,7 +53,7 @@ pub(crate) fn drop_borrows_in_time(bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// The module of the bindings; none for another module, or one without node sets.
 fn patched(module: &[u8]) -> Result<Option<Vec<u8>>> {
-    let (mut functions, mut globals) = (Vec::new(), 0);
+    let (mut functions, mut defined, mut globals) = (Vec::new(), 0, 0);
     let mut has_globals = false;
     for payload in Parser::new(0).parse_all(module) {
         match payload? {
@@ -67,6 +67,7 @@ fn patched(module: &[u8]) -> Result<Option<Vec<u8>>> {
                     }
                 }
             }
+            Payload::FunctionSection(section) => defined = section.count(),
             Payload::GlobalSection(_) => has_globals = true,
             _ => {}
         }
@@ -82,8 +83,8 @@ fn patched(module: &[u8]) -> Result<Option<Vec<u8>>> {
          already, or is of an unknown version of componentize-qjs"
     );
     let mut output = Module::new();
-    let mut patch =
-        Patch { push, call, drop, first: 0, held: globals, within: Within::Other, imported: functions.len() };
+    let first = u32::try_from(functions.len())? + defined;
+    let mut patch = Patch { push, call, drop, first, held: globals, within: Within::Other };
     patch.parse_core_module(&mut output, Parser::new(0), module)?;
     Ok(Some(output.finish()))
 }
@@ -103,7 +104,6 @@ struct Patch {
     /// The variable of the handle; 0 for none.
     held: u32,
     within: Within,
-    imported: usize,
 }
 
 enum Within {
@@ -129,7 +129,6 @@ impl Reencode for Patch {
         functions: &mut FunctionSection,
         section: FunctionSectionReader<'_>,
     ) -> Result<(), Error> {
-        self.first = u32::try_from(self.imported).unwrap_or(u32::MAX).saturating_add(section.count());
         utils::parse_function_section(self, functions, section)?;
         for ty in [self.push.ty, self.call.ty, self.drop.ty] {
             functions.function(ty);

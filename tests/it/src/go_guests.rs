@@ -1,62 +1,20 @@
 //! Guests in Go: what stock Go programs find in the sandbox, and the bindings of the Go SDK.
 
-use std::{
-    fs,
-    path::Path,
-    sync::{Arc, OnceLock},
-};
+use std::{fs, path::Path};
 
-use skysail_host::{CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxedProvider};
-use skysail_provider::{Call, Code, Error, Limit, LoadBalancers as _, Node, NodeSet, Service};
+use skysail_host::Limits;
+use skysail_provider::{Call, Code, Limit, LoadBalancers as _};
 
 use crate::{
-    components::{built, repository},
-    probes::Setup,
+    components::repository,
+    language_probe::{Language, nodes, service},
 };
 
-fn service() -> Service {
-    Service::new("default", "web", "0a1b")
-}
-
-/// The probe's machine code: it is made once, because a Go program is large.
-fn compiled(sandbox: &Sandbox) -> &'static CompiledComponent {
-    static COMPILED: OnceLock<CompiledComponent> = OnceLock::new();
-    COMPILED.get_or_init(|| CompiledComponent::in_process(sandbox.wasmtime(), &built("probe-go")).unwrap())
-}
-
-struct Probe {
-    provider: SandboxedProvider,
-    _engine: Engine,
-}
-
-impl Probe {
-    async fn new() -> Self {
-        Self::with(Limits::default()).await
-    }
-
-    async fn with(limits: Limits) -> Self {
-        let engine = Engine::on_demand().unwrap();
-        let setup = Setup { limits, ..Setup::of("probe", &[]) };
-        let release = |sandbox: &Sandbox| Release::new(sandbox, compiled(sandbox), "sha256:probe").unwrap();
-        let provider = setup.serve_release(&engine, &CallRecorder::default(), release).await;
-        Self { provider, _engine: engine }
-    }
-
-    async fn call(&self, what: &str) -> Error {
-        self.provider.get(&Call::default(), what, &service()).await.unwrap_err()
-    }
-
-    /// What the probe saw.
-    async fn saw(&self, what: &str) -> String {
-        let error = self.call(what).await;
-        assert_eq!(error.code, Code::Invalid, "{error}");
-        error.message
-    }
-}
+static GO: Language = Language::new("probe-go");
 
 #[tokio::test]
 async fn a_go_program_finds_no_file_no_socket_and_an_empty_environment() {
-    let probe = Probe::new().await;
+    let probe = GO.probe().await;
     assert_eq!(probe.saw("files").await, "9 were refused");
     assert_eq!(probe.saw("sockets").await, "3 were refused");
     assert_eq!(probe.saw("environment").await, "0 []");
@@ -64,7 +22,7 @@ async fn a_go_program_finds_no_file_no_socket_and_an_empty_environment() {
 
 #[tokio::test]
 async fn random_numbers_and_the_order_of_maps_differ_between_calls() {
-    let probe = Probe::new().await;
+    let probe = GO.probe().await;
     let (one, other) = (probe.saw("random").await, probe.saw("random").await);
     for (one, other) in one.split('|').zip(other.split('|')) {
         assert_ne!(one, other);
@@ -73,14 +31,14 @@ async fn random_numbers_and_the_order_of_maps_differ_between_calls() {
 
 #[tokio::test]
 async fn a_sleep_takes_its_time_and_output_is_accepted() {
-    let probe = Probe::new().await;
+    let probe = GO.probe().await;
     assert_eq!(probe.saw("sleep").await, "true");
     assert_eq!(probe.saw("output").await, "done");
 }
 
 #[tokio::test]
 async fn a_panic_in_go_says_where_and_why() {
-    let error = Probe::new().await.call("panic").await;
+    let error = GO.probe().await.call("panic").await;
     assert_eq!(error.code, Code::Trapped, "{error}");
     let reason = "main.go:";
     assert!(error.message.contains(reason) && error.message.contains("assignment to entry in nil map"), "{error}");
@@ -88,7 +46,7 @@ async fn a_panic_in_go_says_where_and_why() {
 
 #[tokio::test]
 async fn a_go_program_that_exits_or_waits_for_ever_ends_its_call_alone() {
-    let probe = Probe::new().await;
+    let probe = GO.probe().await;
     for what in ["exit", "deadlock"] {
         let error = probe.call(what).await;
         assert!(matches!(error.code, Code::Trapped | Code::Internal), "{what}: {error}");
@@ -98,7 +56,7 @@ async fn a_go_program_that_exits_or_waits_for_ever_ends_its_call_alone() {
 
 #[tokio::test]
 async fn goroutines_without_end_meet_a_limit() {
-    let probe = Probe::with(Limits { fuel: 200_000_000, ..Limits::default() }).await;
+    let probe = GO.probe_with(Limits { fuel: 200_000_000, ..Limits::default() }).await;
     let error = probe.call("goroutines").await;
     let limit = error.limit.map(|hit| hit.limit);
     assert!(matches!(limit, Some(Limit::Fuel | Limit::Memory)), "{error}");
@@ -107,20 +65,15 @@ async fn goroutines_without_end_meet_a_limit() {
 
 #[tokio::test]
 async fn the_collector_may_run_while_the_host_writes_into_the_guests_memory() {
-    let node = |number: usize| {
-        let name = format!("node-{number:03}");
-        let labels = [("name", &name)].into();
-        Arc::new(Node { provider_id: Some(format!("probe://{number}")), labels, name, ..Node::default() })
-    };
-    let nodes = NodeSet::new((0..300).map(node));
-    let probe = Probe::new().await;
+    let nodes = nodes();
+    let probe = GO.probe().await;
     let error = probe.provider.update(&Call::default(), "", &service(), &nodes).await.unwrap_err();
     assert_eq!(error.message, "900 nodes, collected: true");
 }
 
 #[tokio::test]
 async fn requests_of_gos_http_client_go_through_the_host() {
-    assert_eq!(Probe::new().await.saw("requests").await, "map[forbidden:3]");
+    assert_eq!(GO.probe().await.saw("requests").await, "map[forbidden:3]");
 }
 
 /// A change of the contract has to reach the Go SDK, whose users have no generator.

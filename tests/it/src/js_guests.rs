@@ -1,70 +1,26 @@
 //! Guests in JavaScript: what programs find in the sandbox, and the types of the JavaScript SDK.
 
-use std::{
-    fs,
-    sync::{Arc, OnceLock},
-};
+use std::fs;
 
-use skysail_host::{CallRecord, CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxedProvider};
-use skysail_provider::{Call, Code, Error, Limit, LoadBalancers as _, Node, NodeSet, Service};
-use tokio::sync::broadcast;
+use skysail_host::Limits;
+use skysail_provider::{Call, Code, Limit, LoadBalancers as _};
 
 use crate::{
-    components::{built, repository},
-    probes::Setup,
+    components::repository,
+    language_probe::{Language, nodes, service},
 };
 
-fn service() -> Service {
-    Service::new("default", "web", "0a1b")
-}
-
-/// The probe's machine code: it is made once.
-fn compiled(sandbox: &Sandbox) -> &'static CompiledComponent {
-    static COMPILED: OnceLock<CompiledComponent> = OnceLock::new();
-    COMPILED.get_or_init(|| CompiledComponent::in_process(sandbox.wasmtime(), &built("probe-js")).unwrap())
-}
-
-struct Probe {
-    provider: SandboxedProvider,
-    records: broadcast::Receiver<Arc<CallRecord>>,
-    _engine: Engine,
-}
-
-impl Probe {
-    async fn new() -> Self {
-        Self::with(Limits::default()).await
-    }
-
-    async fn with(limits: Limits) -> Self {
-        let engine = Engine::on_demand().unwrap();
-        let setup = Setup { limits, ..Setup::of("probe", &[]) };
-        let release = |sandbox: &Sandbox| Release::new(sandbox, compiled(sandbox), "sha256:probe").unwrap();
-        let recorder = CallRecorder::default();
-        let provider = setup.serve_release(&engine, &recorder, release).await;
-        Self { provider, records: recorder.subscribe(), _engine: engine }
-    }
-
-    async fn call(&self, what: &str) -> Error {
-        self.provider.get(&Call::default(), what, &service()).await.unwrap_err()
-    }
-
-    /// What the probe saw.
-    async fn saw(&self, what: &str) -> String {
-        let error = self.call(what).await;
-        assert_eq!(error.code, Code::Invalid, "{error}");
-        error.message
-    }
-}
+static JAVASCRIPT: Language = Language::new("probe-js");
 
 #[tokio::test]
 async fn a_program_in_javascript_has_nothing_that_reaches_outside() {
-    assert_eq!(Probe::new().await.saw("outside").await, "");
+    assert_eq!(JAVASCRIPT.probe().await.saw("outside").await, "");
 }
 
 /// The component is a snapshot: the engine's own random numbers are the same in each call.
 #[tokio::test]
 async fn random_numbers_of_javascript_differ_between_calls() {
-    let probe = Probe::new().await;
+    let probe = JAVASCRIPT.probe().await;
     let (one, other) = (probe.saw("random").await, probe.saw("random").await);
     for (one, other) in one.split('|').zip(other.split('|')) {
         assert_ne!(one, other);
@@ -73,14 +29,14 @@ async fn random_numbers_of_javascript_differ_between_calls() {
 
 #[tokio::test]
 async fn the_clock_of_javascript_goes_on_after_the_build() {
-    assert_eq!(Probe::new().await.saw("clock").await, "true");
+    assert_eq!(JAVASCRIPT.probe().await.saw("clock").await, "true");
 }
 
 #[tokio::test]
 async fn output_of_javascript_reaches_the_log_and_its_events_the_host() {
     // The call runs on the thread of this test.
     let _logging = tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
-    let mut probe = Probe::new().await;
+    let mut probe = JAVASCRIPT.probe().await;
     assert_eq!(probe.saw("output").await, "done");
     let record = probe.records.recv().await.unwrap();
     // The call of a test is about no object, and has no place for Events.
@@ -89,7 +45,7 @@ async fn output_of_javascript_reaches_the_log_and_its_events_the_host() {
 
 #[tokio::test]
 async fn an_exception_says_where_and_why() {
-    let probe = Probe::new().await;
+    let probe = JAVASCRIPT.probe().await;
     for (what, reasons) in [
         (
             "exception",
@@ -110,7 +66,7 @@ async fn an_exception_says_where_and_why() {
 
 #[tokio::test]
 async fn a_result_of_a_wrong_type_is_an_internal_error() {
-    let probe = Probe::new().await;
+    let probe = JAVASCRIPT.probe().await;
     for (what, reason) in [
         ("rejection", "the result of get is not an object: a Promise: the functions of a provider are synchronous"),
         ("a wrong type", "the result of get.ingress[0].ip is not a string: 7"),
@@ -122,13 +78,13 @@ async fn a_result_of_a_wrong_type_is_an_internal_error() {
 
 #[tokio::test]
 async fn numbers_beyond_those_of_the_contract_are_limited() {
-    let error = Probe::new().await.call("huge numbers").await;
+    let error = JAVASCRIPT.probe().await.call("huge numbers").await;
     assert_eq!((error.code, error.message.as_str()), (Code::RetryAfter, "huge"));
 }
 
 #[tokio::test]
 async fn javascript_without_end_meets_a_limit() {
-    let probe = Probe::with(Limits { fuel: 200_000_000, ..Limits::default() }).await;
+    let probe = JAVASCRIPT.probe_with(Limits { fuel: 200_000_000, ..Limits::default() }).await;
     for (what, limit) in
         [("loop", Limit::Fuel), ("memory", Limit::Memory), ("recursion", Limit::Stack), ("deep JSON", Limit::Stack)]
     {
@@ -140,13 +96,8 @@ async fn javascript_without_end_meets_a_limit() {
 
 #[tokio::test]
 async fn javascript_reads_node_sets_and_gives_them_back_in_time() {
-    let node = |number: usize| {
-        let name = format!("node-{number:03}");
-        let labels = [("name", &name)].into();
-        Arc::new(Node { provider_id: Some(format!("probe://{number}")), labels, name, ..Node::default() })
-    };
-    let nodes = NodeSet::new((0..300).map(node));
-    let probe = Probe::new().await;
+    let nodes = nodes();
+    let probe = JAVASCRIPT.probe().await;
     for _ in 0..2 {
         let error = probe.provider.update(&Call::default(), "", &service(), &nodes).await.unwrap_err();
         assert_eq!(error.message, "300 of 300 nodes, null, null");
@@ -156,12 +107,12 @@ async fn javascript_reads_node_sets_and_gives_them_back_in_time() {
 
 #[tokio::test]
 async fn requests_of_javascript_go_through_the_host() {
-    assert_eq!(Probe::new().await.saw("requests").await, "denied,denied,denied");
+    assert_eq!(JAVASCRIPT.probe().await.saw("requests").await, "denied,denied,denied");
 }
 
 #[tokio::test]
 async fn texts_of_javascript_come_back_as_they_were() {
-    assert_eq!(Probe::new().await.saw("text").await, "equal");
+    assert_eq!(JAVASCRIPT.probe().await.saw("text").await, "equal");
 }
 
 /// A change of the contract has to reach the JavaScript SDK, whose users have no generator.

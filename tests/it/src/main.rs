@@ -10,6 +10,8 @@ mod jail;
 #[cfg(test)]
 mod js_guests;
 #[cfg(test)]
+mod language_probe;
+#[cfg(test)]
 mod older;
 #[cfg(test)]
 mod probes;

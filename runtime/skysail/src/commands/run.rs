@@ -105,24 +105,10 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
         return Ok(());
     };
     let Prepared { manage, fleet, follow, elections, servers, statuses, permissions, beats } = prepared?;
-    let (noticing, asking, beating, trimming) = (stop.clone(), stop.clone(), stop.clone(), stop.clone());
-    let trim = async move {
-        trimming.run_until_cancelled(give_back_free_memory()).await;
-        Ok(())
-    };
-    tasks.spawn_on(trim, control);
-    tasks.spawn(async move {
-        asking.run_until_cancelled(permissions.run()).await;
-        Ok(())
-    });
-    tasks.spawn(async move {
-        beating.run_until_cancelled(beats.run()).await;
-        Ok(())
-    });
-    tasks.spawn(async move {
-        noticing.run_until_cancelled(statuses.run()).await;
-        Ok(())
-    });
+    tasks.spawn_on(until_stopped(stop.clone(), give_back_free_memory()), control);
+    tasks.spawn(until_stopped(stop.clone(), permissions.run()));
+    tasks.spawn(until_stopped(stop.clone(), beats.run()));
+    tasks.spawn(until_stopped(stop.clone(), statuses.run()));
     servers.spawn(&mut tasks, &stop, control);
     tokio::select! {
         outcome = lead(elections, manage.run(fleet, follow), control) => outcome?,
@@ -132,6 +118,12 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
     while let Some(ended) = tasks.join_next().await {
         ended.context(TASK_PANICKED)??;
     }
+    Ok(())
+}
+
+/// A task that ends when the manager stops.
+async fn until_stopped(stop: CancellationToken, work: impl Future<Output = ()>) -> anyhow::Result<()> {
+    stop.run_until_cancelled(work).await;
     Ok(())
 }
 
