@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::{
     clients::Clients,
     cluster_ips::ClusterIps,
+    emptied::Emptied,
     held::DryRuns,
     lane::Lane,
     lanes::Lanes,
@@ -39,6 +40,7 @@ pub(crate) struct Context {
     /// Becomes true when the first list of nodes is complete.
     pub(crate) nodes_synced: watch::Sender<bool>,
     pub(crate) ledger: Ledger,
+    pub(crate) emptied: Emptied,
     pub(crate) service_locks: ServiceLocks,
     /// Open while this process holds the lease.
     pub(crate) fence: Fence,
@@ -59,6 +61,7 @@ impl Context {
             nodes: Nodes::default(),
             nodes_synced: watch::Sender::new(false),
             ledger,
+            emptied: Emptied::default(),
             service_locks: ServiceLocks::default(),
             fence: Fence::default(),
             progress: Progress::default(),

@@ -27,6 +27,7 @@ mod convert;
 mod deadlines;
 mod describe;
 mod dry_run;
+mod emptied;
 mod error;
 mod events;
 mod findings;

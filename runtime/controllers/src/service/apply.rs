@@ -97,6 +97,9 @@ impl Subject<'_> {
     /// Records the outcome in the ledger.
     pub(crate) fn record(&self, outcome: PlanOutcome) {
         let Self { context, lane, key, observed, plan, .. } = self;
+        if matches!((plan, &outcome), (Plan::Ensure { .. } | Plan::Update(_), PlanOutcome::Begun)) {
+            context.emptied.remove(key);
+        }
         context.ledger.change(key, &lane.name, |entry| outcome::after(plan, outcome, entry, observed));
     }
 
@@ -236,23 +239,40 @@ impl Subject<'_> {
 
     /// Deletes the load balancer of an existing object at each of these providers.
     async fn cleanup(&self, service: &Arc<Service>, holders: &[LaneId]) -> Result<(), Error> {
-        let unknown = |code, text| {
-            Err(Error::provider("find the provider of the load balancer")(skysail_provider::Error::new(code, text)))
-        };
         self.record(PlanOutcome::Begun);
         if holders.is_empty() {
             let text = "no provider exports load-balancers, so the load balancer of this Service cannot be deleted; add its provider again";
-            return unknown(Code::Unsupported, text);
+            return Err(unknown_holder(Code::Unsupported, text));
         }
+        let mut failure = None;
         for holder in holders {
-            match self.context.lanes.get(*holder) {
-                Some(holder) => self.delete_held(&holder, service).await?,
-                None => {
-                    let text =
-                        "a provider that may have the load balancer was removed meanwhile; add the provider again";
-                    return unknown(Code::NotServing, text);
-                }
+            match self.delete_at(*holder, service).await {
+                Err(error) if error.code() == Code::NotLeading => return Err(error),
+                // The others are called all the same: this provider may serve again in hours only.
+                Err(error) => failure = failure.or(Some(error)),
+                Ok(()) => {}
             }
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        self.context.emptied.remove(self.key);
+        Ok(())
+    }
+
+    /// Deletes the load balancer at one provider that may hold it, unless an earlier try has.
+    async fn delete_at(&self, holder: LaneId, service: &Arc<Service>) -> Result<(), Error> {
+        let Some(holder) = self.context.lanes.get(holder) else {
+            let text = "a provider that may have the load balancer was removed meanwhile; add the provider again";
+            return Err(unknown_holder(Code::NotServing, text));
+        };
+        let (emptied, object, by) = (&self.context.emptied, self.observed.object.as_deref(), holder.generation());
+        if object.is_some_and(|object| emptied.contains(self.key, object, by)) {
+            return Ok(());
+        }
+        self.delete_held(&holder, service).await?;
+        if let Some(object) = object {
+            emptied.add(self.key, object, by);
         }
         Ok(())
     }
@@ -433,6 +453,10 @@ pub(crate) fn reference(service: &Service) -> skysail_provider::ObjectReference 
         name: service.name.clone(),
         uid: service.uid.clone(),
     }
+}
+
+fn unknown_holder(code: Code, text: &str) -> Error {
+    Error::provider("find the provider of the load balancer")(skysail_provider::Error::new(code, text))
 }
 
 fn load_balancers(provider: &dyn skysail_provider::Provider) -> Result<&dyn LoadBalancers, Error> {

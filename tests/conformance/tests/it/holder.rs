@@ -434,3 +434,51 @@ async fn with_a_finalizer_and_no_provider_name_all_providers_are_called() {
         .await;
     assert_eq!(world.state("classy").await, "[] []");
 }
+
+/// The first provider is called once, however often the second one has to be called.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_has_deleted_is_not_called_again_while_another_one_fails() {
+    let world = ended().await;
+    let annotations = json!({ "skysail.dev/load-balancer-provider": null });
+    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
+    change_type(&world).await;
+    let two = world.clouds[1].fake.clone();
+    two.fail_always("get", Some(Error::new(Code::NotServing, "no release")));
+    let mut world = world.restart(|_| ()).await;
+    pass(60 * S).await;
+    let calls = world.transcript().await;
+    let count = |line: &str| calls.lines().filter(|call| *call == line).count();
+    assert_eq!(count("provider one ensure-deleted default/classy"), 1, "{calls}");
+    assert!(count("provider two get default/classy") > 1, "{calls}");
+    assert!(!world.state("classy").await.contains("[] []"), "the finalizer stays");
+
+    // The Service may have got a load balancer since it was changed.
+    world.patch_service("classy", json!({ "metadata": { "labels": { "changed": "yes" } } })).await;
+    pass(300 * S).await;
+    let calls = world.transcript().await;
+    assert_eq!(
+        calls.lines().filter(|call| *call == "provider one ensure-deleted default/classy").count(),
+        1,
+        "{calls}"
+    );
+
+    two.fail_always("get", None);
+    pass(300 * S).await;
+    assert_eq!(world.state("classy").await, "[] []");
+    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert!(!world.transcript().await.contains("provider one"), "one has deleted already");
+}
+
+/// The failure of a provider does not keep the others from deletion.
+#[tokio::test(start_paused = true)]
+async fn all_providers_are_called_although_the_first_one_fails() {
+    let world = ended().await;
+    let annotations = json!({ "skysail.dev/load-balancer-provider": null });
+    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
+    change_type(&world).await;
+    world.clouds[0].fake.fail_always("get", Some(Error::new(Code::NotServing, "no release")));
+    let world = world.restart(|_| ()).await;
+    pass(5 * S).await;
+    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert!(!world.state("classy").await.contains("[] []"), "the finalizer stays");
+}
