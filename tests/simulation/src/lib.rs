@@ -54,7 +54,14 @@ mod trials;
 mod vendor;
 mod weather;
 
+use mimalloc::MiMalloc;
+
 pub use plan::Plan;
 pub use referee::Referee;
 pub use simulation::{Outcome, run};
 pub use story::Story;
+
+/// A day makes and drops millions of small JSON values: with the C library's allocator it takes 1.8
+/// times the CPU time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
