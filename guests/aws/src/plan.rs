@@ -130,7 +130,7 @@ fn ports<'a>(service: &'a Service, allowed: &[Protocol]) -> Result<&'a [ServiceP
         }
         if port.node_port == 0 {
             return Err(Error::Invalid(format!(
-                "port {number} has no node port; set allocateLoadBalancerNodePorts, or give one"
+                "port {number} has no node port; set spec.allocateLoadBalancerNodePorts to true, or set the port's nodePort"
             )));
         }
     }

@@ -324,7 +324,10 @@ fn remove<H: Host>(cloud: &Hcloud<H>, balancer: &LoadBalancer) -> Result<Warning
         return Ok(Warnings::new());
     }
     cloud.change(LOAD_BALANCERS, balancer.id, &json!({"labels": owner::released(&balancer.labels)}))?;
-    let message = format!("load balancer {:?} ({}) is protected from deletion; it stays", balancer.name, balancer.id);
+    let message = format!(
+        "load balancer {:?} ({}) is protected from deletion and was not deleted; switch the protection off",
+        balancer.name, balancer.id
+    );
     Ok(vec![("LoadBalancerProtected", message)])
 }
 

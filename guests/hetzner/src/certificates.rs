@@ -80,7 +80,7 @@ fn listed_id<H: Host>(cloud: &Hcloud<H>, text: &str) -> Result<u64> {
     let found: Option<Certificate> = cloud.named(CERTIFICATES, text)?;
     found.map(|certificate| certificate.id).ok_or_else(|| {
         Error::Invalid(format!(
-            "annotation {PREFIX}http-certificates: the project has no certificate {text:?}; write names or IDs"
+            "annotation {PREFIX}http-certificates: the project has no certificate with the name or ID {text:?}"
         ))
     })
 }

@@ -208,7 +208,7 @@ pub(crate) fn settled<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
             ended => return ended,
         }
     }
-    panic!("the actions do not end after {CALLS_MAX} calls");
+    panic!("the cloud's actions have not ended after {CALLS_MAX} calls");
 }
 
 /// A Service `default/web` with the port 80 and the node port 30080.

@@ -82,7 +82,7 @@ pub(crate) fn ports(service: &Service, defaults: &Balancers, warnings: &mut Warn
         }
         if port.node_port == 0 {
             return Err(Error::Invalid(format!(
-                "port {} has no node port; set allocateLoadBalancerNodePorts, or give one",
+                "port {} has no node port; set spec.allocateLoadBalancerNodePorts to true, or set the port's nodePort",
                 port.port
             )));
         }

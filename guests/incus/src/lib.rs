@@ -62,7 +62,7 @@ impl Instances for Provider {
 
 impl Zones for Provider {
     fn current() -> Result<Zone> {
-        Err(Error::Unsupported("Incus does not know where the cloud controller manager runs".to_owned()))
+        Err(Error::Unsupported("Incus has no call that tells on which machine a program runs".to_owned()))
     }
 
     fn by_provider_id(provider_id: String) -> Result<Zone> {

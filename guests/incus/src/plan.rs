@@ -286,7 +286,7 @@ pub(crate) fn ports(service: &Service) -> Result<Vec<Port>> {
         };
         if port.node_port == 0 {
             return Err(Error::Invalid(format!(
-                "port {} has no node port; set allocateLoadBalancerNodePorts, or give one",
+                "port {} has no node port; set spec.allocateLoadBalancerNodePorts to true, or set the port's nodePort",
                 port.port
             )));
         }
@@ -332,7 +332,9 @@ pub(crate) fn families(service: &Service, pool: &Pool) -> Result<Vec<(IpFamily, 
     if let Some(address) = fixed
         && !asked.contains(&family_of(address))
     {
-        return Err(Error::Invalid(format!("loadBalancerIP {address} has a family that the Service does not have")));
+        return Err(Error::Invalid(format!(
+            "loadBalancerIP {address} is of an IP family that spec.ipFamilies of the Service does not have"
+        )));
     }
     let served: Vec<IpFamily> = asked.iter().copied().filter(|family| pool.has(*family)).collect();
     let all_are_needed = service.ip_family_policy != Some(IpFamilyPolicy::PreferDualStack);

@@ -172,7 +172,9 @@ impl<C: Cloud> Task<'_, C> {
         }
         Err(Error::Exhausted(match tried {
             0 => "every address for load balancers is in use".to_owned(),
-            _ => format!("Incus refused {tried} free addresses of the pool: other networks use them"),
+            _ => format!(
+                "Incus refused {tried} addresses of the pool, because other networks use them; take these addresses out of the pool"
+            ),
         }))
     }
 }

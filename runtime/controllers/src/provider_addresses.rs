@@ -137,7 +137,10 @@ impl Rules {
         if texts.len() > ProviderAddresses::CIDRS_MAX {
             return Err(wrong(
                 ProviderAddresses::CIDRS_MAX,
-                format!("at most {} ranges are allowed; join neighbouring networks", ProviderAddresses::CIDRS_MAX),
+                format!(
+                    "at most {} ranges are allowed; merge adjacent CIDRs into larger ones",
+                    ProviderAddresses::CIDRS_MAX
+                ),
             ));
         }
         let cidrs = texts.iter().enumerate().map(|(index, text)| {

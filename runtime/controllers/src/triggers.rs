@@ -107,7 +107,7 @@ fn forget(context: &Context, key: &ObjectKey) {
             object.kind = "Service",
             object.namespace = key.namespace,
             object.name = key.name,
-            "the load balancer of a deleted Service remains in the cloud, because its provider is removed; delete it by hand"
+            "the load balancer of a deleted Service remains in the cloud, because the Provider was removed first; delete the load balancer by hand"
         );
     }
 }

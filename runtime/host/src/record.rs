@@ -252,12 +252,12 @@ impl CallMetrics {
         );
         r.register(
             "events",
-            "Count of Kubernetes Events of guests that were passed on for publication",
+            "Count of Kubernetes Events that providers emitted and that were passed on for publication",
             metrics.events.clone(),
         );
         r.register(
             "events_dropped",
-            "Count of Kubernetes Events of guests that were dropped",
+            "Count of Kubernetes Events that providers emitted and that were dropped, because a call emitted too many",
             metrics.events_dropped.clone(),
         );
         r.register("calls_running", "Provider calls that run now", metrics.running.clone());

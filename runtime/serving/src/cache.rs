@@ -33,7 +33,9 @@ impl<V: Clone> Cache<V> {
         let mut secret = Key::default();
         // Without random bytes the keys are plain hashes; TLS would not work either.
         if ring::default_provider().secure_random.fill(&mut secret).is_err() {
-            tracing::error!("the system's random number generator failed: the keys of a cache are plain hashes");
+            tracing::error!(
+                "the system's random number generator failed: the cache of authenticated tokens keeps hashes without a secret; look at the node's kernel"
+            );
         }
         Self { secret, entries: Mutex::default(), max }
     }

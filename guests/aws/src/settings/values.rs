@@ -78,7 +78,9 @@ impl<const KIND: char> FromStr for Id<KIND> {
         };
         let rest = text.strip_prefix(prefix).unwrap_or_default();
         if rest.is_empty() || !rest.chars().all(|c| c.is_ascii_alphanumeric()) {
-            return Err(format!("is not an ID; write {prefix} and what follows in the console"));
+            return Err(format!(
+                "is not an ID; write the whole ID as the AWS console shows it, beginning with {prefix}"
+            ));
         }
         Ok(Self(text.to_owned()))
     }

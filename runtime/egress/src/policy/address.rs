@@ -142,7 +142,7 @@ pub enum CidrError {
     #[error("is {0}: no server has such an address, and it cannot be allowed")]
     Never(&'static str),
     /// See [`EgressPolicy::CIDRS_MAX`].
-    #[error("exceeds the limit of {} CIDRs; join neighbouring networks", EgressPolicy::CIDRS_MAX)]
+    #[error("exceeds the limit of {} CIDRs; merge adjacent CIDRs into larger ones", EgressPolicy::CIDRS_MAX)]
     TooMany,
 }
 

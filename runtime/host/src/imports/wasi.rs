@@ -214,7 +214,9 @@ impl OutputStream for Lines {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         // WASI requires the stream itself to enforce the result of `check-write`.
         if bytes.len() > WRITE_BYTES_MAX {
-            return Err(StreamError::trap("the guest wrote more than check-write allowed"));
+            return Err(StreamError::trap(
+                "the component wrote more bytes to a stream than check-write had permitted: a bug of the component",
+            ));
         }
         self.owed.add(bytes.len() as u64);
         self.log.write(self.stream, &bytes);

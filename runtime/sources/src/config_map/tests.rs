@@ -122,7 +122,7 @@ fn each_error_names_the_reason_and_the_remedy() {
         None,
         &[map(&[("a.wasm", b"x"), ("b.wasm", b"x")])],
         expect![
-            "ConfigMapKeyAmbiguous: the ConfigMap one has several keys (a.wasm, b.wasm); name the component's in source.configMap.key"
+            "ConfigMapKeyAmbiguous: the ConfigMap one has several keys (a.wasm, b.wasm); set source.configMap.key to the one that has the component"
         ],
     );
 }

@@ -30,7 +30,9 @@ pub enum ConfigMapFailure {
         there: String,
     },
     /// No key is named, and it has several.
-    #[error("the ConfigMap {name} has several keys ({keys}); name the component's in source.configMap.key")]
+    #[error(
+        "the ConfigMap {name} has several keys ({keys}); set source.configMap.key to the one that has the component"
+    )]
     SeveralKeys {
         /// Of the ConfigMap.
         name: String,

@@ -155,7 +155,7 @@ async fn asked(client: Client, server: &str) -> anyhow::Result<ProviderList> {
 /// other failures, so the text decides.
 fn remedy_of(why: &str) -> &'static str {
     if why.contains("certificate") {
-        "its certificate is not trusted; name its CA with --certificate-authority or, if the certificate is in memory and the connection a port-forward, use --insecure-skip-tls-verify"
+        "its certificate is not trusted; name its CA with --certificate-authority or, if the manager made the certificate itself and the connection is a port-forward, use --insecure-skip-tls-verify"
     } else {
         "check the address, or forward the port (`kubectl -n skysail-system port-forward deploy/skysail 10258`)"
     }

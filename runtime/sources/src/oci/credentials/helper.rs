@@ -63,8 +63,8 @@ async fn answer(mut command: Command, server: &str, longest: Duration) -> Result
     if !done {
         return Err(format!("failed; {by_hand}"));
     }
-    let HelperAnswer { username, secret } =
-        serde_json::from_slice(&printed).map_err(|_| format!("does not print a user name and a secret; {by_hand}"))?;
+    let HelperAnswer { username, secret } = serde_json::from_slice(&printed)
+        .map_err(|_| format!("did not print both a user name and a secret; {by_hand}"))?;
     Ok(Some(match username.as_str() {
         IDENTITY_TOKEN => Login::IdentityToken(secret),
         _ => Login::Basic { username, password: secret },
@@ -143,7 +143,8 @@ mod tests {
     #[tokio::test]
     async fn the_error_of_a_helper_does_not_repeat_the_output_of_the_helper() {
         refused("echo hunter2; echo hunter2 >&2; exit 1", expect!["failed; run it by hand with `get`"]).await;
-        refused("echo hunter2", expect!["does not print a user name and a secret; run it by hand with `get`"]).await;
+        refused("echo hunter2", expect!["did not print both a user name and a secret; run it by hand with `get`"])
+            .await;
         refused("yes hunter2", expect!["prints more than 65536 bytes; run it by hand with `get`"]).await;
         let missing = answer(Command::new("docker-credential-of-nobody"), "ghcr.io", PATIENCE).await;
         expect!["cannot be run (No such file or directory (os error 2)); install it in a directory of the PATH"]

@@ -153,7 +153,7 @@ fn progressing(said: Option<SlotReport<'_>>) -> Verdict {
     }
     if let Some(CanaryStatus { version, digest, percent, .. }) = slot.and_then(|slot| slot.canary.as_ref()) {
         let message = format!(
-            "{version} ({}) serves {percent} % of the objects, until it passes or is rolled back",
+            "{version} ({}) serves {percent} % of the objects, until the trial succeeds or the release is rolled back",
             short(digest)
         );
         return ("True", "Canary".to_owned(), message);

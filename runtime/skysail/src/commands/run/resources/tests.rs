@@ -201,14 +201,14 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
         --- another release serves a share
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: release 1.3.0 (sha256:020202020202) from the source serves 10 % of the objects
-        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
+        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until the trial succeeds or the release is rolled back
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         EVENT Normal CanaryStarted: 1.3.0 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves 10 % of the objects, from oci registry.example.com/sim:v1
         EVENT Warning ReleaseDiffers: sha256:0202020202020202020202020202020202020202020202020202020202020202 answered 1 of 3 calls differently from its predecessor: routes.list: [] before, [1] now
         --- no change
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: release 1.3.0 (sha256:020202020202) from the source serves 10 % of the objects
-        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
+        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until the trial succeeds or the release is rolled back
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
         --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves

@@ -147,5 +147,5 @@ async fn the_error_about_an_unreachable_manager_has_a_remedy() {
         asked(Client::new(service, "default"), "https://m:1")
     };
     expect!["the manager at https://m:1 does not answer; check the address, or forward the port (`kubectl -n skysail-system port-forward deploy/skysail 10258`): ServiceError: Connection refused: Connection refused"].assert_eq(&format!("{:#}", lost("Connection refused").await.unwrap_err()));
-    expect!["the manager at https://m:1 does not answer; its certificate is not trusted; name its CA with --certificate-authority or, if the certificate is in memory and the connection a port-forward, use --insecure-skip-tls-verify: ServiceError: invalid peer certificate: UnknownIssuer: invalid peer certificate: UnknownIssuer"].assert_eq(&format!("{:#}", lost("invalid peer certificate: UnknownIssuer").await.unwrap_err()));
+    expect!["the manager at https://m:1 does not answer; its certificate is not trusted; name its CA with --certificate-authority or, if the manager made the certificate itself and the connection is a port-forward, use --insecure-skip-tls-verify: ServiceError: invalid peer certificate: UnknownIssuer: invalid peer certificate: UnknownIssuer"].assert_eq(&format!("{:#}", lost("invalid peer certificate: UnknownIssuer").await.unwrap_err()));
 }
