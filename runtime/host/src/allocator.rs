@@ -5,14 +5,20 @@
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 256 << 10;
 
-/// Makes the allocator return large buffers to the system as soon as they are freed. Call it at the
-/// start of a program.
+/// Makes the allocator hold little free memory. Call it at the start of a program.
 ///
-/// By default glibc raises this threshold to the largest buffer that was freed, and then keeps
-/// freed buffers in its heap: a manager would grow by some KiB with each swap.
-pub fn give_back_large_buffers() {
+/// - Large buffers return to the system as soon as they are freed. By default glibc raises the
+///   threshold to the largest buffer that was freed, and then keeps freed buffers in its heap: a
+///   manager would grow by some KiB with each swap.
+/// - There are as many heaps as cores. By default glibc makes up to eight for each core, and the
+///   threads that read files hold free memory in heaps of their own.
+pub fn hold_little_free_memory() {
     #[cfg(target_env = "gnu")]
-    set(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+    {
+        set(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        set(libc::M_ARENA_MAX, libc::c_int::try_from(cores).unwrap_or(libc::c_int::MAX));
+    }
 }
 
 /// Returns the free memory of all threads' heaps to the system.

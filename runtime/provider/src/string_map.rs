@@ -13,7 +13,7 @@ pub struct StringMap {
     /// The concatenated keys and values, sorted by key.
     text: Box<str>,
     /// For each pair the end of its key and the end of its value.
-    ends: Box<[(usize, usize)]>,
+    ends: Box<[(u32, u32)]>,
 }
 
 impl StringMap {
@@ -56,9 +56,14 @@ impl StringMap {
         Some((self.part(begin..key), self.part(key..value)))
     }
 
-    fn part(&self, range: Range<usize>) -> &str {
-        self.text.get(range).unwrap_or_default()
+    fn part(&self, Range { start, end }: Range<u32>) -> &str {
+        self.text.get(start as usize..end as usize).unwrap_or_default()
     }
+}
+
+/// The end of a text. No object of Kubernetes and no guest has 4 GiB of text.
+fn position(text: &str) -> u32 {
+    u32::try_from(text.len()).unwrap_or(u32::MAX)
 }
 
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for StringMap {
@@ -69,9 +74,9 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for StringMap {
         let mut text = String::with_capacity(sorted.iter().map(|(key, value)| key.len() + value.len()).sum());
         let ends = sorted.into_iter().map(|(key, value)| {
             text.push_str(key);
-            let end = text.len();
+            let end = position(&text);
             text.push_str(value);
-            (end, text.len())
+            (end, position(&text))
         });
         let ends = ends.collect();
         Self { text: text.into(), ends }

@@ -29,6 +29,6 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == args::COMPILE) {
         return skysail_host::jail::child_main();
     }
-    skysail_host::allocator::give_back_large_buffers();
+    skysail_host::allocator::hold_little_free_memory();
     exit::code_of(commands::run(args::Args::parse().command))
 }

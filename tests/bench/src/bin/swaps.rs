@@ -82,7 +82,7 @@ fn main() -> Result<ExitCode> {
     }
     // The same allocator setting as the manager, because this process measures the manager's
     // memory.
-    allocator::give_back_large_buffers();
+    allocator::hold_little_free_memory();
     let options = Options::parse();
     let out = match &options.out {
         Some(out) => out.clone(),
