@@ -2,9 +2,7 @@
 # Builds every guest (providers and probes) into target/components/*.wasm, or only the packages named.
 # usage: guests/build.sh [PACKAGE…]      e.g. guests/build.sh skysail-simcloud
 #
-# A guest with a go.mod is built by Go, one with a package.json by Node.js. For the others two toolchains work; this script prints which one it uses:
-#   rustup with the target wasm32-unknown-unknown: used as it is.
-#   Debian's rustc-web, cargo-web and rust-web-src: builds the standard library from source (make setup installs them).
+# A guest with a go.mod is built by Go, one with a package.json by Node.js, and the others by cargo (guest-sdk/cargo-wasm.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=wasm32-unknown-unknown
@@ -38,26 +36,7 @@ fi
 
 flags=(); for p in "${packages[@]}"; do flags+=(-p "$p"); done
 
-sysroot=$(rustc --print sysroot)
-if [ ${#packages[@]} = 0 ]; then
-  :
-elif [ -d "$sysroot/lib/rustlib/$target/lib" ]; then
-  say "toolchain: rustup's $(rustc --version), target $target"
-  CARGO_TARGET_DIR=$build cargo build --locked --profile guest --target $target "${flags[@]}"
-elif [ -x /usr/bin/rustc ] && [ -x /usr/bin/cargo ] && [ -d "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library" ]; then
-  say "toolchain: Debian's $(/usr/bin/rustc --version), standard library from source (rustup has no $target here)"
-  host=$(rustc -vV | sed -n 's/^host: //p')
-  # The linker that matches the objects: rustup's own lld, else Debian's newest.
-  lld=$(ls "$sysroot/lib/rustlib/$host/bin/rust-lld" 2>/dev/null || ls -v /usr/bin/wasm-ld* /usr/bin/lld* 2>/dev/null | tail -n 1)
-  [ -n "$lld" ] || { say "no lld: install Debian's package lld, or run 'make setup'"; exit 1; }
-  # The toolchain file is for rustup's cargo; Debian's reads neither it nor rustup's variables.
-  env -u RUSTUP_TOOLCHAIN RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_DIR="$build" \
-    CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-Clinker=$lld -Clinker-flavor=wasm-ld" \
-    /usr/bin/cargo build --locked -Zbuild-std=std,panic_abort --profile guest --target $target "${flags[@]}"
-else
-  say "no toolchain for $target: run 'rustup target add $target', or 'make setup' on Debian"
-  exit 1
-fi
+if [ ${#packages[@]} != 0 ]; then CARGO_TARGET_DIR=$build guest-sdk/cargo-wasm.sh build --locked --profile guest "${flags[@]}"; fi
 
 cargo build --locked -q -p skysail-componentize
 mkdir -p "$out"

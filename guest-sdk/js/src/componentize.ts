@@ -21,7 +21,7 @@ usage: skysail-componentize-js [--bundle FILE] PROVIDER OUT
 
 OUT drops node sets too late. Make the component for Skysail of it, and try it:
 
-  skysail-componentize OUT example.wasm
+  skysail componentize OUT example.wasm
   skysail call example.wasm identity.describe`;
 
 /** Exports of a provider, and the contract's interfaces. */
@@ -141,7 +141,7 @@ async function make(provider: string, out: string, bundle?: string): Promise<voi
     await writeFile(`${out}.partial`, component);
     await rename(`${out}.partial`, out);
     console.log(`${out}: ${component.length} bytes, exports ${exported.map((name) => interfaces[name]).join(", ")}`);
-    console.log(`next: skysail-componentize ${out} ${basename(out).replace(/(\.qjs)?\.wasm$/, "")}.wasm`);
+    console.log(`next: skysail componentize ${out} ${basename(out).replace(/(\.qjs)?\.wasm$/, "")}.wasm`);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

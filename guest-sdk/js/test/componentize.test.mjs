@@ -31,7 +31,7 @@ test("a provider in TypeScript becomes a component with the interfaces that it e
     ${identity}`,
   );
   assert.equal(status, 0, stderr);
-  assert.match(stdout, /\d+ bytes, exports identity, instances\nnext: skysail-componentize .*out.wasm out.wasm\n$/);
+  assert.match(stdout, /\d+ bytes, exports identity, instances\nnext: skysail componentize .*out.wasm out.wasm\n$/);
   // The preamble of a component.
   assert.deepEqual([...readFileSync(out).subarray(0, 8)], [0, 0x61, 0x73, 0x6d, 0x0d, 0, 1, 0]);
 });

@@ -1,6 +1,6 @@
 //! The smallest useful provider: no cloud, no requests. The Service's uid selects an address from a
 //! pool, and every node has an instance. No traffic flows, and two Services may get the same
-//! address: the provider is an example, and a test of the controllers.
+//! address.
 use skysail_guest_sdk::{
     AddressKind, Cidr, Detail, Error, Identity, Info, Ingress, Instance, Instances, LoadBalancerStatus, LoadBalancers,
     NodeAddress, NodeSet, Problem, Result, Service, config,

@@ -1,6 +1,8 @@
 //! The command line as clap types. The module `commands` implements the commands; the flags of
 //! `skysail run` are in `args/run`.
 
+#[cfg(feature = "dev")]
+mod author;
 mod crd;
 #[cfg(feature = "dev")]
 mod dev;
@@ -19,6 +21,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::exit;
 
+#[cfg(feature = "dev")]
+pub(crate) use author::{ComponentizeArgs, Language, NewArgs};
 pub(crate) use crd::CrdArgs;
 #[cfg(feature = "dev")]
 pub(crate) use dev::DevArgs;
@@ -34,7 +38,8 @@ pub(crate) use values::{object_name, parse_duration, parse_duration_or_zero};
 #[cfg(feature = "dev")]
 const DEV_EXAMPLES: &str = "
   skysail dev                                   try Skysail on this machine
-  skysail dev --demo                            run a checked demonstration";
+  skysail dev --demo                            run a checked demonstration
+  skysail new my-cloud --language go            begin a provider";
 #[cfg(not(feature = "dev"))]
 const DEV_EXAMPLES: &str = "";
 
@@ -74,6 +79,12 @@ pub(crate) enum Command {
     /// Run a simulated cluster, a simulated cloud and the manager in this terminal.
     #[cfg(feature = "dev")]
     Dev(DevArgs),
+    /// Write the files of a new provider, which builds and runs without a cloud.
+    #[cfg(feature = "dev")]
+    New(NewArgs),
+    /// Turn what a toolchain has made of a provider into a component.
+    #[cfg(feature = "dev")]
+    Componentize(ComponentizeArgs),
     /// Show the imports, exports and size of a component, without running its code.
     Inspect(InspectArgs),
     /// Call one function of a component in the sandbox and print its result and its cost.

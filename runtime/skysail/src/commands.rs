@@ -2,11 +2,15 @@
 
 mod call;
 mod completions;
+#[cfg(feature = "dev")]
+mod componentize;
 mod crd;
 #[cfg(feature = "dev")]
 mod dev;
 mod explain;
 mod inspect;
+#[cfg(feature = "dev")]
+mod new;
 mod orphans;
 mod plan;
 mod pull;
@@ -29,6 +33,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Run(args) => run::run(*args),
         #[cfg(feature = "dev")]
         Command::Dev(args) => dev::run(args),
+        #[cfg(feature = "dev")]
+        Command::New(args) => new::run(&args),
+        #[cfg(feature = "dev")]
+        Command::Componentize(args) => componentize::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
         Command::Status(args) => status::run(&args),

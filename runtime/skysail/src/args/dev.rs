@@ -21,6 +21,11 @@ pub(crate) struct DevArgs {
     /// credentials and limits. Changes of the file take effect.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["provider", "cloud_config"])]
     pub(crate) provider_file: Option<PathBuf>,
+    /// Command that builds the component. `sh -c` runs it in the current folder at the start, and
+    /// again each time that a file of the folder changes, except hidden files, components, and
+    /// files in folders with the names `build`, `dist`, `node_modules`, `out` or `target`.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["demo", "no_manager", "cloud_only"])]
+    pub(crate) build: Option<String>,
     /// Run a demonstration in steps and check the result of each step; exit 1 if a check fails.
     #[arg(long)]
     pub(crate) demo: bool,

@@ -4,6 +4,7 @@
 //! controllers.
 
 mod alone;
+mod build;
 mod components;
 mod demo;
 mod display;
@@ -11,7 +12,7 @@ mod files;
 mod story;
 mod world;
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{env, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
@@ -21,6 +22,7 @@ use tokio::{signal::unix::SignalKind, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    build::Build,
     display::{Feeds, Screen},
     files::Files,
     world::World,
@@ -80,7 +82,8 @@ pub(crate) struct Dev {
     /// What the controllers were started with.
     started: Ownership,
     pub(crate) files: Files,
-    pub(crate) components: PathBuf,
+    /// The folder of the bundled components that the operator named.
+    pub(crate) components: Option<PathBuf>,
 }
 
 /// Background tasks; a task that ends before the program is a fault.
@@ -93,7 +96,7 @@ pub(crate) struct Tasks {
 impl Dev {
     /// Starts the cluster, the cloud and the manager; the provider may still compile on return.
     pub(crate) async fn start(args: &DevArgs) -> anyhow::Result<(Self, Tasks)> {
-        let (components, component) = component_of(args)?;
+        let component = component_of(args)?;
         let (world, ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
         let files = Files::new()?;
         let component = if args.demo { files.copy(&component)? } else { component };
@@ -140,7 +143,8 @@ impl Dev {
             }
             manager.run(stopped).await.map(drop).context("the controllers ended")
         });
-        let dev = Self { world, fleet, feeds: Some(feeds), follow, started, files, components };
+        let dev =
+            Self { world, fleet, feeds: Some(feeds), follow, started, files, components: args.components.clone() };
         Ok((dev, Tasks { stop, manager: running, ties }))
     }
 
@@ -184,16 +188,14 @@ impl Tasks {
     }
 }
 
-/// The folder with the bundled components, and the component to serve.
-fn component_of(args: &DevArgs) -> anyhow::Result<(PathBuf, PathBuf)> {
-    let components = components::bundled_folder(args.components.as_deref()).or_exit(Reason::Usage)?;
-    let component = match &args.provider {
+/// The component to serve.
+fn component_of(args: &DevArgs) -> anyhow::Result<PathBuf> {
+    match &args.provider {
         Some(path) => fs::canonicalize(path)
-            .with_context(|| format!("--provider {} cannot be read; name a component file", path.display()))
-            .or_exit(Reason::Usage)?,
-        None => components::bundled(&components, "simcloud").or_exit(Reason::Usage)?,
-    };
-    Ok((components, component))
+            .with_context(|| format!("--provider {} cannot be read; name a component file", path.display())),
+        None => components::bundled(args.components.as_deref(), "simcloud"),
+    }
+    .or_exit(Reason::Usage)
 }
 
 fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
@@ -206,6 +208,15 @@ fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) ->
 
 async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let screen = Screen::new();
+    let build = match &args.build {
+        Some(command) => {
+            Some(Build::new(command.clone(), env::current_dir().context("cannot find the current folder")?))
+        }
+        None => None,
+    };
+    if let Some(build) = &build {
+        build.run().await.context("mend the provider, and start again")?;
+    }
     let (mut dev, mut tasks) = Dev::start(args).await?;
     screen.say(&introduction(&dev, args));
     let Some(feeds) = dev.feeds.take() else { bail!("the feeds are taken") };
@@ -217,6 +228,7 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let outcome = tokio::select! {
         () = display::show(screen, feeds) => Err(anyhow!("the display stopped unexpectedly")),
         () = followed => Ok(()),
+        Err(error) = follow_sources(build.as_ref(), screen) => Err(error),
         error = tasks.broken() => Err(error),
         _ = signals.end() => Ok(()),
     };
@@ -227,6 +239,14 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
         _ = signals.end() => {}
     }
     outcome
+}
+
+/// Builds after each change of a source file; without `--build` it waits without end.
+async fn follow_sources(build: Option<&Build>, screen: Screen) -> anyhow::Result<()> {
+    match build {
+        Some(build) => build.follow(screen).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn introduction(dev: &Dev, args: &DevArgs) -> String {

@@ -11,6 +11,7 @@ mod image;
 mod killed;
 mod leaks;
 mod manifests;
+mod new_provider;
 mod node_addresses;
 mod orphans;
 mod other_tools;

@@ -28,6 +28,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "skysail-serving",
             "skysail-election",
             "skysail-dev",
+            // `skysail componentize`.
+            "skysail-componentize",
         ],
     ),
     ("guest-sdk/", &[]),

@@ -16,7 +16,7 @@ use crate::{args::DevArgs, signals::Signals};
 /// # Errors
 /// An argument is invalid, an address is in use, or a part of the environment failed.
 pub(super) async fn serve_without_manager(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
-    let (_, component) = component_of(args)?;
+    let component = component_of(args)?;
     let (world, mut ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
     let files = Files::new()?;
     files.write_kubeconfig(&world.serving)?;
@@ -47,7 +47,7 @@ pub(super) async fn serve_without_manager(args: &DevArgs, mut signals: Signals) 
 /// # Errors
 /// An argument is invalid, or no port is free.
 pub(super) async fn serve_cloud(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
-    let (_, component) = component_of(args)?;
+    let component = component_of(args)?;
     let (cloud, server) = world::start_cloud(args.nodes, args.cloud_latency).await?;
     let files = Files::new()?;
     files.write_provider(&server, &component, args.cloud_config.as_deref())?;

@@ -75,7 +75,7 @@ pub(crate) async fn run(args: &DevArgs, mut signals: Signals) -> anyhow::Result<
     tasks.stop().await?;
     screen.say(&screen.bold("Results"));
     screen.say(&story.table());
-    let component = components::bundled(&dev.components, "simcloud")?;
+    let component = components::bundled(dev.components.as_deref(), "simcloud")?;
     screen.say(&screen.bold("Next commands"));
     screen.say(&format!(
         "  skysail dev                                 the same cluster and cloud, for kubectl and curl\n  \

@@ -130,7 +130,7 @@ fn cost(record: &CallRecord) -> String {
 /// A slot beside that of the good provider, with the default limits and one egress rule, for
 /// [`ALLOWED_ORIGIN`].
 async fn slot(dev: &Dev, probe: &str) -> anyhow::Result<Arc<Slot>> {
-    let path = components::bundled(&dev.components, probe)?;
+    let path = components::bundled(dev.components.as_deref(), probe)?;
     let spec = ProviderSpec { config: format!("{ALLOWED_ORIGIN}/latest/meta-data/"), ..ProviderSpec::closed(probe)? };
     let mut options = providers::slot_options(&spec, None)?;
     options.sandbox.http = Some(Arc::new(http(&spec)?));

@@ -1,0 +1,226 @@
+//! `skysail new`: writes the files of a new provider, which builds and runs without a cloud.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::{
+    args::{Language, NewArgs},
+    exit::{MarkExt as _, Reason},
+    output,
+};
+
+/// The longest name: it begins every provider ID.
+const NAME_MAX: usize = 40;
+
+/// The cloud-config of the new provider, in each language.
+const CLOUD_CONFIG: Template = ("cloud.conf", "[LoadBalancer]\npool = 203.0.113.0/24\n");
+
+/// One file of a provider: its path and its text, in which `example` is the name.
+type Template = (&'static str, &'static str);
+
+const GO: &[Template] = &[
+    ("Makefile", include_str!("../../../../guest-sdk/go/template/Makefile")),
+    ("provider.go", include_str!("../../../../guest-sdk/go/template/provider.go")),
+    ("provider_test.go", include_str!("../../../../guest-sdk/go/template/provider_test.go")),
+    // The SDK's own module has the template as a package.
+    (
+        "go.mod",
+        "module example\n\ngo 1.26.0\n\nrequire skysail.dev/provider v0.0.0\n\nreplace skysail.dev/provider => {sdk}/go\n",
+    ),
+    CLOUD_CONFIG,
+    (".gitignore", "build/\n*.wasm\n"),
+];
+
+const JAVASCRIPT: &[Template] = &[
+    ("Makefile", include_str!("../../../../guest-sdk/js/template/Makefile")),
+    ("package.json", include_str!("../../../../guest-sdk/js/template/package.json.template")),
+    ("tsconfig.json", include_str!("../../../../guest-sdk/js/template/tsconfig.json")),
+    ("provider.js", include_str!("../../../../guest-sdk/js/template/provider.js")),
+    ("provider.test.js", include_str!("../../../../guest-sdk/js/template/provider.test.js")),
+    CLOUD_CONFIG,
+    (".gitignore", "build/\nnode_modules/\n*.wasm\n"),
+];
+
+const RUST: &[Template] = &[
+    ("Makefile", include_str!("../../../../guest-sdk/template/Makefile")),
+    ("Cargo.toml", include_str!("../../../../guest-sdk/template/Cargo.toml.template")),
+    ("src/lib.rs", include_str!("../../../../guests/dummy/src/lib.rs")),
+    ("src/tests.rs", include_str!("../../../../guests/dummy/src/tests.rs")),
+    CLOUD_CONFIG,
+    (".gitignore", "build/\n*.wasm\n"),
+];
+
+/// Creates the folder and prints what to do next.
+///
+/// # Errors
+/// The name is invalid, the SDK is not found, or the folder exists.
+pub(crate) fn run(args: &NewArgs) -> anyhow::Result<()> {
+    let NewArgs { name, language, sdk, folder } = args;
+    check_name(name).or_exit(Reason::Usage)?;
+    let sdk = sdk_folder(sdk.as_deref()).or_exit(Reason::Usage)?;
+    let folder = folder.clone().unwrap_or_else(|| PathBuf::from(name));
+    if folder.exists() {
+        let exists = format!("{} exists already; name another folder with --folder", folder.display());
+        return Err(anyhow::anyhow!(exists)).or_exit(Reason::Usage);
+    }
+    let files = files(name, *language, &sdk).or_exit(Reason::Usage)?;
+    write(&folder, &files).with_context(|| format!("cannot write {}", folder.display()))?;
+    let shown = output::plain(&folder.to_string_lossy());
+    let written: String = files.iter().map(|(path, _)| format!("  {shown}/{path}\n")).collect();
+    output::print(
+        format!(
+            "The provider {name}, which gives out addresses without a cloud:\n\n{written}\nTest and build it, then serve it in a simulated cluster, and build it again at each change:\n\n  \
+             cd {shown} && make\n  skysail dev --provider {name}.wasm --cloud-config cloud.conf --build make\n"
+        )
+        .as_bytes(),
+    )
+}
+
+fn check_name(name: &str) -> anyhow::Result<()> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
+    if name.len() > NAME_MAX || !begins || name.ends_with('-') || !name.chars().all(is_allowed) {
+        bail!(
+            "{name:?} is not a name of a provider; write 1 to {NAME_MAX} lowercase letters, digits and hyphens, beginning with a letter, such as my-cloud"
+        );
+    }
+    // Crates of Rust and packages of Go have these names.
+    if ["core", "std", "alloc", "test", "main", "self", "super", "crate", "skysail-guest-sdk"].contains(&name) {
+        bail!("{name:?} is a reserved name in one of the languages; name the provider as its cloud");
+    }
+    Ok(())
+}
+
+/// The folder of the SDKs, as an absolute path.
+fn sdk_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let is_sdk = |folder: &Path| folder.join("go/go.mod").is_file() && folder.join("js/package.json").is_file();
+    let here = env::current_dir().context("cannot find the current folder")?;
+    let found = match named {
+        Some(folder) if is_sdk(folder) => Some(folder.to_owned()),
+        Some(folder) => bail!("--sdk {} is not the folder guest-sdk of Skysail's repository", folder.display()),
+        None => here.ancestors().map(|folder| folder.join("guest-sdk")).find(|folder| is_sdk(folder)),
+    };
+    let Some(found) = found else {
+        bail!(
+            "no folder guest-sdk is in {} or above it; the SDKs are not published yet: clone Skysail's repository, and name its folder guest-sdk with --sdk",
+            here.display()
+        )
+    };
+    let folder = fs::canonicalize(&found).with_context(|| format!("cannot find {}", found.display()))?;
+    // The path stands in Makefiles, in JSON and in TOML.
+    let text = folder.to_string_lossy();
+    match text.chars().find(|c| !c.is_alphanumeric() && !"/._-+@, ".contains(*c)) {
+        Some(c) => bail!("the path {text} has {c:?}, which a Makefile may misread; move the clone of the repository"),
+        None => Ok(folder),
+    }
+}
+
+/// The files of the provider.
+fn files(name: &str, language: Language, sdk: &Path) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let templates = match language {
+        Language::Rust => RUST,
+        Language::Go => GO,
+        Language::JavaScript => JAVASCRIPT,
+    };
+    let (path, module) = (sdk.to_string_lossy(), name.replace('-', "_"));
+    let fill = |(file, text): &Template| {
+        let own = match language {
+            // The example of the SDK in Rust is a guest of the repository.
+            Language::Rust => text.replace("dummy", name).replace("Dummy", "Cloud"),
+            Language::Go | Language::JavaScript => (*text).to_owned(),
+        };
+        let own = match *file {
+            "src/lib.rs" | "src/tests.rs" => own,
+            _ => own.replace("example", name),
+        };
+        (*file, own.replace("{sdk}", &path).replace("{crate}", &module))
+    };
+    let mut files: Vec<_> = templates.iter().map(fill).collect();
+    if language == Language::Rust {
+        // The versions with which the SDK is tested: Debian's Rust is too old for newer ones.
+        let lock = sdk.join("../Cargo.lock");
+        let text = fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
+        files.push(("Cargo.lock", text));
+    }
+    Ok(files)
+}
+
+/// Writes the files into a folder beside, which becomes the provider's when it is complete.
+fn write(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let partial = tempfile::Builder::new().prefix(".skysail-new-").tempdir_in(parent)?;
+    for (path, text) in files {
+        let file = partial.path().join(path);
+        if let Some(parent) = file.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(file, text)?;
+    }
+    make_readable(partial.path())?;
+    fs::rename(partial.keep(), folder)?;
+    Ok(())
+}
+
+/// A temporary folder belongs to its user alone.
+fn make_readable(folder: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Ok(fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::{check_name, files, sdk_folder, write};
+    use crate::args::Language;
+
+    #[test]
+    fn a_name_is_a_scheme_and_a_file_name() {
+        for name in ["a", "my-cloud", "cloud9"] {
+            check_name(name).unwrap();
+        }
+        let long = "a".repeat(41);
+        for name in ["", "-a", "a-", "9a", "My", "my cloud", "a/b", "../a", "ä", "main", &long] {
+            check_name(name).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn no_placeholder_is_left_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("Cargo.lock"), "# the versions").unwrap();
+        let sdk = folder.path().join("guest-sdk");
+        fs::create_dir(&sdk).unwrap();
+        for language in [Language::Rust, Language::Go, Language::JavaScript] {
+            for (path, text) in files("my-cloud", language, &sdk).unwrap() {
+                for placeholder in ["{sdk}", "{crate}", "dummy", "Dummy"] {
+                    assert!(!text.contains(placeholder), "{path} has {placeholder}:\n{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_without_the_sdks_is_refused_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = sdk_folder(Some(folder.path())).unwrap_err().to_string();
+        assert!(error.ends_with("is not the folder guest-sdk of Skysail's repository"), "{error}");
+        let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-sdk");
+        sdk_folder(Some(&ours)).unwrap();
+    }
+
+    #[test]
+    fn a_provider_is_written_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("a", "one".to_owned()), ("a/b", "two".to_owned())];
+        write(&folder.path().join("new"), &files).unwrap_err();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        write(&folder.path().join("new"), &[("src/a", "one".to_owned())]).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("new/src/a")).unwrap(), "one");
+    }
+}

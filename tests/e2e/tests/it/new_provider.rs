@@ -1,0 +1,121 @@
+//! `skysail new`: a provider of each language is built, passes its own tests and serves a Service,
+//! by the two commands that are printed.
+
+use std::{
+    fs::{self, File},
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::json;
+use skysail_test_e2e::{
+    objects::{address_of, create_service},
+    wait::eventually,
+    workspace::{run, skysail, target},
+};
+use tempfile::TempDir;
+
+/// The process. Dropping this value kills it.
+struct Dev(Child);
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        // An error means that the process has ended already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Makes a provider and builds it by the printed command; returns the component and the command
+/// that serves it.
+fn built(folder: &TempDir, language: &str) -> Result<(String, Command)> {
+    let program = skysail()?.display().to_string();
+    let new = folder.path().join("my-cloud");
+    let shown = new.display().to_string();
+    let printed = run(&program, &["new", "my-cloud", "--language", language, "--folder", &shown])?;
+    let command = |begin: &str| {
+        let line = printed.lines().map(str::trim).find(|line| line.starts_with(begin));
+        line.map(str::to_owned).with_context(|| format!("no command {begin}: {printed}"))
+    };
+    // Debian's Rust builds the standard library from source: the repository's guests have done so.
+    let guests = fs::canonicalize(target())?.join("guests");
+    run(
+        "sh",
+        &["-c", &format!("export SKYSAIL={program} CARGO_TARGET_DIR={}; {}", guests.display(), command("cd ")?)],
+    )?;
+    let mut serve = Command::new("sh");
+    let line = command("skysail dev")?.replacen("skysail", &program, 1);
+    serve.args(["-c", &format!("exec {line}")]).current_dir(&new).env("SKYSAIL", program).env("TMPDIR", folder.path());
+    Ok((format!("{shown}/my-cloud.wasm"), serve))
+}
+
+fn works(language: &str) -> Result<()> {
+    let folder = TempDir::new()?;
+    let (component, _) = built(&folder, language)?;
+    let call = |function: &str, arguments: serde_json::Value| {
+        run(skysail()?, &["call", &component, function, "--json", &arguments.to_string()])
+    };
+    let described =
+        call("instances.describe", json!({ "nodes": [{ "metadata": { "name": "a" } }], "detail": "metadata" }))?;
+    ensure!(described.contains("my-cloud://a"), "{described}");
+    let metadata = json!({ "namespace": "default", "name": "web", "uid": "0a1b" });
+    let service = json!({ "metadata": metadata, "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } });
+    let status = call("load-balancers.ensure", json!({ "service": service, "nodes": [] }))?;
+    ensure!(status.contains("203.0.113."), "{status}");
+    Ok(())
+}
+
+#[test]
+fn a_new_provider_in_rust_passes_its_tests_and_answers() -> Result<()> {
+    works("rust")
+}
+
+#[test]
+fn a_new_provider_in_javascript_passes_its_tests_and_answers() -> Result<()> {
+    works("javascript")
+}
+
+#[tokio::test]
+async fn a_new_provider_in_go_serves_a_service_by_the_two_printed_commands() -> Result<()> {
+    let folder = TempDir::new()?;
+    let (_, mut serve) = built(&folder, "go")?;
+    let output = folder.path().join("output");
+    let mut dev = Dev(serve.stdin(Stdio::null()).stdout(File::create(&output)?).spawn()?);
+    let kubeconfig = || async {
+        let text = fs::read_to_string(&output)?;
+        let path = text.lines().find_map(|line| line.trim().strip_prefix("export KUBECONFIG=").map(str::to_owned));
+        path.with_context(|| text.clone())
+    };
+    let kubeconfig = eventually("the kubeconfig is printed", 60, kubeconfig).await?;
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
+    let client = Client::try_from(config)?;
+    create_service(&client, "web", 80, 30080).await?;
+    let address = eventually("the Service has an address", 60, || address_of(&client, "web")).await?;
+    ensure!(address.starts_with("203.0.113."), "{address}");
+
+    // A change that the provider's own tests refuse is no release; the next one is.
+    let source = folder.path().join("my-cloud/provider.go");
+    let change = |from: &str, to: &str| anyhow::Ok(fs::write(&source, fs::read_to_string(&source)?.replace(from, to))?);
+    change("address(pool, service.UID)", "pool.Addr().Prev()")?;
+    let refused = || async {
+        let text = fs::read_to_string(&output)?;
+        ensure!(text.contains("`make` failed (exit status: 2); the release before serves on"), "{text}");
+        Ok(())
+    };
+    eventually("the build fails", 120, refused).await?;
+    ensure!(address_of(&client, "web").await? == address, "the address has changed");
+    change("pool.Addr().Prev()", "pool.Addr().Next()")?;
+    let moved = || async {
+        let address = address_of(&client, "web").await?;
+        ensure!(address == "203.0.113.1", "{address}: {}", fs::read_to_string(&output)?);
+        Ok(())
+    };
+    eventually("the Service has the address of the next release", 120, moved).await?;
+    ensure!(dev.0.try_wait()?.is_none(), "skysail dev has ended");
+    Ok(())
+}
