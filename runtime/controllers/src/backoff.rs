@@ -25,7 +25,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// so no cloud needs a shorter delay.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// The longest delay for a retry-after error; the contract defines it.
-const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 /// First wait after a conflict; the watch usually delivers the newer object sooner.
 const CONFLICT_BASE: Duration = Duration::from_millis(250);
 /// Longest wait after a conflict or an outage of the Kubernetes API: after the watch or the API

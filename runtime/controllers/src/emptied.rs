@@ -14,14 +14,16 @@ use std::{
 use k8s_openapi::api::core::v1 as core;
 use tokio::time::Instant;
 
-use crate::{
-    ledger::{Generation, version},
-    watch::ObjectKey,
-};
+use crate::{backoff::RETRY_AFTER_MAX, ledger::Generation, watch::ObjectKey};
 
-/// After this time a provider is called once more. It bounds the memory for Services that are gone,
-/// and is longer than the longest pause between two retries.
-const REMEMBERED_FOR: Duration = Duration::from_hours(1);
+/// After this time a provider is called once more. It bounds the memory for Services that are gone.
+const REMEMBERED_FOR: Duration = Duration::from_hours(2);
+
+const _: () = assert!(REMEMBERED_FOR.as_secs() > RETRY_AFTER_MAX.as_secs(), "a retry would call the provider again");
+
+/// What a provider deleted with: its generation, and the number of rotations of its credentials. A
+/// token of another account finds no load balancer.
+pub(crate) type DeletedWith = (Generation, u64);
 
 /// The providers that have deleted the load balancer of each Service, until all have.
 #[derive(Default)]
@@ -29,22 +31,24 @@ pub(crate) struct Emptied {
     services: Mutex<HashMap<ObjectKey, Deletions>>,
 }
 
+type Identity = (String, String);
+
 /// The deletions for one Service.
 struct Deletions {
     /// The Service's UID and resource version at the deletions: a Service that changed since may
     /// have a load balancer again.
-    of: (Option<String>, Option<u64>),
-    by: BTreeSet<Generation>,
+    of: Identity,
+    by: BTreeSet<DeletedWith>,
     since: Instant,
 }
 
 impl Emptied {
     /// Records that this provider has deleted the load balancer of the Service.
-    pub(crate) fn add(&self, key: &ObjectKey, object: &core::Service, by: Generation) {
+    pub(crate) fn add(&self, key: &ObjectKey, object: &core::Service, by: DeletedWith) {
+        let Some(of) = identity(object) else { return };
         let now = Instant::now();
         let mut services = self.lock();
         services.retain(|_, deletions| now.duration_since(deletions.since) < REMEMBERED_FOR);
-        let of = identity(object);
         let former = services.remove(key).filter(|former| former.of == of);
         let mut deletions = former.unwrap_or_else(|| Deletions { of, by: BTreeSet::new(), since: now });
         deletions.by.insert(by);
@@ -52,9 +56,11 @@ impl Emptied {
     }
 
     /// Whether this provider has deleted the load balancer, and the Service has not changed since.
-    pub(crate) fn contains(&self, key: &ObjectKey, object: &core::Service, by: Generation) -> bool {
+    pub(crate) fn contains(&self, key: &ObjectKey, object: &core::Service, by: DeletedWith) -> bool {
         self.lock().get(key).is_some_and(|deletions| {
-            deletions.since.elapsed() < REMEMBERED_FOR && deletions.of == identity(object) && deletions.by.contains(&by)
+            deletions.since.elapsed() < REMEMBERED_FOR
+                && Some(&deletions.of) == identity(object).as_ref()
+                && deletions.by.contains(&by)
         })
     }
 
@@ -69,8 +75,9 @@ impl Emptied {
     }
 }
 
-fn identity(object: &core::Service) -> (Option<String>, Option<u64>) {
-    (object.metadata.uid.clone(), version(object))
+/// The UID and the resource version; none if the object lacks one of them.
+fn identity(object: &core::Service) -> Option<Identity> {
+    object.metadata.uid.clone().zip(object.metadata.resource_version.clone())
 }
 
 #[cfg(test)]
@@ -97,33 +104,37 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_deletion_counts_for_its_provider_and_release_and_for_the_unchanged_service() {
         let emptied = Emptied::default();
-        emptied.add(&key(), &service("a", "7"), (1, 4));
-        emptied.add(&key(), &service("a", "7"), (2, 4));
-        for by in [(1, 4), (2, 4)] {
+        emptied.add(&key(), &service("a", "7"), ((1, 4), 0));
+        emptied.add(&key(), &service("a", "7"), ((2, 4), 0));
+        for by in [((1, 4), 0), ((2, 4), 0)] {
             assert!(emptied.contains(&key(), &service("a", "7"), by));
         }
         for (object, by) in [
-            (service("a", "7"), (1, 5)),
-            (service("a", "7"), (3, 4)),
-            (service("a", "8"), (1, 4)),
-            (service("b", "7"), (1, 4)),
+            (service("a", "7"), ((1, 5), 0)),
+            (service("a", "7"), ((3, 4), 0)),
+            (service("a", "8"), ((1, 4), 0)),
+            (service("b", "7"), ((1, 4), 0)),
+            (service("a", "7"), ((1, 4), 1)),
         ] {
             assert!(!emptied.contains(&key(), &object, by), "{object:?} {by:?}");
         }
-        emptied.add(&key(), &service("a", "8"), (2, 4));
-        assert!(!emptied.contains(&key(), &service("a", "8"), (1, 4)), "its deletion was before the change");
+        emptied.add(&key(), &service("a", "8"), ((2, 4), 0));
+        assert!(!emptied.contains(&key(), &service("a", "8"), ((1, 4), 0)), "its deletion was before the change");
+        let unknown = Service::default();
+        emptied.add(&key(), &unknown, ((1, 4), 0));
+        assert!(!emptied.contains(&key(), &unknown, ((1, 4), 0)), "nobody knows whether it has changed");
         emptied.remove(&key());
-        assert!(!emptied.contains(&key(), &service("a", "8"), (2, 4)));
+        assert!(!emptied.contains(&key(), &service("a", "8"), ((2, 4), 0)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn deletions_are_forgotten_after_an_hour() {
+    async fn deletions_are_forgotten_after_two_hours() {
         let emptied = Emptied::default();
-        emptied.add(&key(), &service("a", "7"), (1, 4));
+        emptied.add(&key(), &service("a", "7"), ((1, 4), 0));
         advance(REMEMBERED_FOR).await;
-        assert!(!emptied.contains(&key(), &service("a", "7"), (1, 4)));
+        assert!(!emptied.contains(&key(), &service("a", "7"), ((1, 4), 0)));
         let other = ObjectKey { name: "other".to_owned(), ..key() };
-        emptied.add(&other, &service("c", "1"), (1, 4));
+        emptied.add(&other, &service("c", "1"), ((1, 4), 0));
         assert_eq!(emptied.lock().len(), 1, "the deletions for Services that are gone take no memory");
     }
 }

@@ -37,6 +37,14 @@ impl Error {
         move |source| Self::Api { step, source: Box::new(source) }
     }
 
+    /// With the name of the provider, where another one reports the error.
+    pub(crate) fn at(mut self, provider: &str) -> Self {
+        if let Self::Provider { source, .. } = &mut self {
+            source.message = format!("provider {provider}: {}", source.message);
+        }
+        self
+    }
+
     /// The code that the caller branches on. A failure of the Kubernetes API is
     /// [`Code::Unavailable`], unless the fence blocked the request.
     pub(crate) fn code(&self) -> Code {

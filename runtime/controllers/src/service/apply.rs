@@ -19,6 +19,7 @@ use super::{
     status,
 };
 use crate::{
+    backoff::retry,
     context::Context,
     convert,
     error::{Error, api_status},
@@ -244,20 +245,34 @@ impl Subject<'_> {
             let text = "no provider exports load-balancers, so the load balancer of this Service cannot be deleted; add its provider again";
             return Err(unknown_holder(Code::Unsupported, text));
         }
-        let mut failure = None;
+        let mut failures = Vec::new();
         for holder in holders {
+            // A failure may take long, and the user may want the load balancer again meanwhile.
+            if !failures.is_empty() && self.is_outdated() {
+                break;
+            }
             match self.delete_at(*holder, service).await {
                 Err(error) if error.code() == Code::NotLeading => return Err(error),
                 // The others are called all the same: this provider may serve again in hours only.
-                Err(error) => failure = failure.or(Some(error)),
+                Err(error) => failures.push(error),
                 Ok(()) => {}
             }
         }
-        if let Some(error) = failure {
-            return Err(error);
+        // The one that is to be tried again first.
+        match failures.into_iter().min_by_key(|error| retry(error, 0).after) {
+            Some(error) => Err(error),
+            None => {
+                self.context.emptied.remove(self.key);
+                Ok(())
+            }
         }
-        self.context.emptied.remove(self.key);
-        Ok(())
+    }
+
+    /// Whether the object has changed since it was read for the plan.
+    fn is_outdated(&self) -> bool {
+        let version =
+            |object: Option<&core::Service>| object.and_then(|object| object.metadata.resource_version.clone());
+        version(self.context.services.get(self.key).as_deref()) != version(self.observed.object.as_deref())
     }
 
     /// Deletes the load balancer at one provider that may hold it, unless an earlier try has.
@@ -266,11 +281,14 @@ impl Subject<'_> {
             let text = "a provider that may have the load balancer was removed meanwhile; add the provider again";
             return Err(unknown_holder(Code::NotServing, text));
         };
-        let (emptied, object, by) = (&self.context.emptied, self.observed.object.as_deref(), holder.generation());
+        let (emptied, object) = (&self.context.emptied, self.observed.object.as_deref());
+        let by = (holder.generation(), *holder.rotations.borrow());
         if object.is_some_and(|object| emptied.contains(self.key, object, by)) {
             return Ok(());
         }
-        self.delete_held(&holder, service).await?;
+        let deleted = self.delete_held(&holder, service).await;
+        // The report names the provider that plans.
+        deleted.map_err(|error| if holder == *self.lane { error } else { error.at(&holder.name) })?;
         if let Some(object) = object {
             emptied.add(self.key, object, by);
         }
