@@ -1,6 +1,6 @@
 // The cloud provider example. This first version needs no cloud: load balancers get an address of a
-// pool, and every node has an instance. No traffic flows. Replace the functions one by one by
-// requests to the cloud; the README of skysail.dev/provider shows how.
+// pool, two Services may get the same one, no traffic flows, and every node has an instance. Replace
+// the functions one by one by requests to the cloud; the README of skysail.dev/provider shows how.
 package main
 
 import (
@@ -37,7 +37,7 @@ func (cloud) CheckConfig(text string) []provider.Problem {
 	return problems
 }
 
-// Origins are the origins of the cloud's API, such as https://api.example.com: none yet.
+// Origins are the scheme, host and port of the cloud's API: no API yet.
 func (cloud) Origins(string) []string { return nil }
 
 // parse reads the cloud-config: `[LoadBalancer] pool = CIDR`, an IPv4 range.

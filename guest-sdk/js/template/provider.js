@@ -1,8 +1,8 @@
 // @ts-check
 /**
  * The cloud provider example. This first version needs no cloud: load balancers get an address of a
- * pool, and every node has an instance. No traffic flows. Replace the functions one by one by
- * requests to the cloud; the README of @skysail/provider shows how.
+ * pool, two Services may get the same one, no traffic flows, and every node has an instance. Replace
+ * the functions one by one by requests to the cloud; the README of @skysail/provider shows how.
  */
 import { defaultLoadBalancerName, INI, isIPv4, loadConfig } from "@skysail/provider";
 
@@ -17,9 +17,9 @@ function parse(text) {
   const ini = new INI(text);
   // The documentation range of RFC 5737.
   const pool = ini.optional("LoadBalancer", "pool") ?? "203.0.113.0/24";
-  const [base = "", length = ""] = pool.split("/");
+  const [base = "", length = "", ...rest] = pool.split("/");
   const bits = Number(length);
-  if (!isIPv4(base) || !/^\d+$/.test(length) || bits > 32) {
+  if (!isIPv4(base) || !/^\d+$/.test(length) || bits > 32 || rest.length > 0) {
     ini.refuse("LoadBalancer", "pool", `${JSON.stringify(pool)} is not an IPv4 range such as 203.0.113.0/24`);
   }
   return { value: { base, bits }, problems: ini.problems() };
@@ -29,7 +29,7 @@ function parse(text) {
 export const identity = {
   describe: () => ({ name: scheme, version: "0.1.0", description: "Addresses of a pool, without a cloud" }),
   checkConfig: (text) => parse(text).problems,
-  // The origins of the cloud's API, such as https://api.example.com: none yet.
+  // The scheme, host and port of the cloud's API: no API yet.
   origins: () => [],
 };
 

@@ -24,6 +24,7 @@ use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time};
 /// neither the contract nor the adapter has.
 pub fn component(module: &[u8]) -> Result<Vec<u8>> {
     if Parser::is_component(module) {
+        ensure!(exports_contract(module)?, "it exports no interface of {PACKAGE}@{VERSION}");
         return drop_borrows_in_time(module);
     }
     let Outline { has_types, needs_adapter, interfaces } = Outline::of(module).context("not a core module")?;
@@ -43,6 +44,26 @@ pub fn component(module: &[u8]) -> Result<Vec<u8>> {
         encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?;
     }
     encoder.encode()
+}
+
+/// Whether a component exports an interface of the contract.
+fn exports_contract(component: &[u8]) -> Result<bool> {
+    let mut depth = 0_u32;
+    for payload in Parser::new(0).parse_all(component) {
+        match payload? {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    if export?.name.name.starts_with(&format!("{PACKAGE}/")) {
+                        return Ok(true);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 /// What has to be known of a core module.

@@ -1,6 +1,7 @@
 //! The smallest useful provider: no cloud, no requests. The Service's uid selects an address from a
-//! pool, and every node has an instance. No traffic flows, and two Services may get the same
-//! address.
+//! pool, two Services may get the same one, no traffic flows, and every node has an instance. To
+//! begin a provider, replace the functions one by one by requests to a cloud; the README of
+//! skysail-guest-sdk shows how.
 use skysail_guest_sdk::{
     AddressKind, Cidr, Detail, Error, Identity, Info, Ingress, Instance, Instances, LoadBalancerStatus, LoadBalancers,
     NodeAddress, NodeSet, Problem, Result, Service, config,

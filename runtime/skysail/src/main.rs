@@ -12,6 +12,7 @@ mod exit;
 mod leader_migration;
 mod leadership;
 mod output;
+mod output_file;
 mod pages;
 mod provider_file;
 mod providers;

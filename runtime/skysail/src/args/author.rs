@@ -16,6 +16,17 @@ pub(crate) enum Language {
     JavaScript,
 }
 
+impl Language {
+    /// The file with the functions of the provider.
+    pub(crate) const fn source(self) -> &'static str {
+        match self {
+            Self::Rust => "src/lib.rs",
+            Self::Go => "provider.go",
+            Self::JavaScript => "provider.js",
+        }
+    }
+}
+
 /// `skysail new`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct NewArgs {

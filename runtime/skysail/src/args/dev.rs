@@ -14,7 +14,8 @@ pub(crate) struct DevArgs {
     /// provider of the simulated cloud.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider: Option<PathBuf>,
-    /// Cloud-config of the provider. Default: the endpoint of the simulated cloud.
+    /// Cloud-config of the provider; changes of the file take effect. Default: the endpoint of the
+    /// simulated cloud.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cloud_config: Option<PathBuf>,
     /// Provider file to serve in place of a generated one: component, cloud-config, egress,
@@ -22,8 +23,9 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["provider", "cloud_config"])]
     pub(crate) provider_file: Option<PathBuf>,
     /// Command that builds the component. `sh -c` runs it in the current folder at the start, and
-    /// again each time that a file of the folder changes, except hidden files, components, and
-    /// files in folders with the names `build`, `dist`, `node_modules`, `out` or `target`.
+    /// again each time that a file of the folder changes, except hidden files, components, files in
+    /// folders with the names `build`, `dist`, `node_modules`, `out` or `target`, and files behind
+    /// symbolic links to folders.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["demo", "no_manager", "cloud_only"])]
     pub(crate) build: Option<String>,
     /// Run a demonstration in steps and check the result of each step; exit 1 if a check fails.

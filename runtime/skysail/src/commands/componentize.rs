@@ -1,15 +1,16 @@
 //! `skysail componentize`: turns what a toolchain has made of a provider into a component.
 
-use std::fs;
-
-use anyhow::Context as _;
-use skysail_host::write_file;
+use anyhow::{Context as _, bail};
+use skysail_host::{read_file, write_file};
 
 use crate::{
     args::ComponentizeArgs,
     exit::{MarkExt as _, Reason},
-    output,
+    output, output_file,
 };
+
+/// Go programs with a vendor's provider have 100 MB.
+const INPUT_BYTES_MAX: u64 = 512 << 20;
 
 /// Writes the component, and prints its file and size.
 ///
@@ -17,10 +18,47 @@ use crate::{
 /// The input is not the module of a provider, or a file cannot be read or written.
 pub(crate) fn run(args: &ComponentizeArgs) -> anyhow::Result<()> {
     let ComponentizeArgs { input, output: file } = args;
-    let module = fs::read(input).with_context(|| format!("cannot read {}", input.display())).or_exit(Reason::Usage)?;
-    let component = skysail_componentize::component(&module)
-        .with_context(|| format!("cannot make a component of {}", input.display()))
-        .or_exit(Reason::Refused)?;
+    output_file::check("OUTPUT", file).or_exit(Reason::Usage)?;
+    let shown = input.display();
+    let module =
+        read_file(input, INPUT_BYTES_MAX).with_context(|| format!("cannot read {shown}")).or_exit(Reason::Usage)?;
+    let component = component(&module).with_context(|| format!("cannot make a component of {shown}"));
+    let component = component.or_exit(Reason::Refused)?;
     write_file(file, &component).with_context(|| format!("cannot write {}", file.display()))?;
     output::print(format!("{}: {} bytes\n", output::plain(&file.to_string_lossy()), component.len()).as_bytes())
+}
+
+fn component(module: &[u8]) -> anyhow::Result<Vec<u8>> {
+    if !module.starts_with(b"\0asm") {
+        bail!("it is not a WebAssembly file; name the .wasm file that the compiler wrote");
+    }
+    skysail_componentize::component(module)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::run;
+    use crate::args::ComponentizeArgs;
+
+    #[test]
+    fn what_is_no_provider_is_refused_and_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let [input, output] = ["in", "out.wasm"].map(|name| folder.path().join(name));
+        let refused = |bytes: &[u8], output: &Path| {
+            fs::write(&input, bytes).unwrap();
+            let args = ComponentizeArgs { input: input.clone(), output: output.to_owned() };
+            format!("{:#}", run(&args).unwrap_err())
+        };
+        let text = refused(b"a text", &output);
+        assert!(text.ends_with("it is not a WebAssembly file; name the .wasm file that the compiler wrote"), "{text}");
+        for empty in [b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"] {
+            let text = refused(empty, &output);
+            assert!(text.contains("it exports no interface of skysail:provider@0.1.0"), "{text}");
+        }
+        let text = refused(b"\0asm\x01\0\0\0", Path::new("/dev/null"));
+        assert_eq!(text, "OUTPUT: /dev/null is not a regular file; name another file");
+        assert!(!output.exists());
+    }
 }

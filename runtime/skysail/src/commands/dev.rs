@@ -17,8 +17,9 @@ use std::{env, fs, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager};
+use skysail_dev::cloud::SimServer;
 use skysail_host::slot::Slot;
-use tokio::{signal::unix::SignalKind, sync::watch, task::JoinSet};
+use tokio::{signal::unix::SignalKind, sync::watch, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -40,6 +41,9 @@ use crate::{
 /// The signals that stop a command that belongs to a terminal.
 const OF_A_TERMINAL: [(&str, SignalKind); 3] =
     [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate()), ("SIGHUP", SignalKind::hangup())];
+
+/// Pause between two looks at the file of --cloud-config.
+const CONFIG_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs until Ctrl-C, SIGTERM or SIGHUP, or to the end of the demonstration.
 ///
@@ -154,11 +158,6 @@ impl Dev {
         Ok(Arc::clone(&served.slot))
     }
 
-    /// Applies changes of the provider file until one changes the claims.
-    async fn follow(&mut self) {
-        self.follow.until_ownership_changes(&mut self.fleet, &self.started).await;
-    }
-
     /// The component file of the provider.
     pub(crate) fn component(&self) -> PathBuf {
         let file = |served: &Served| match &served.spec.source {
@@ -209,26 +208,25 @@ fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) ->
 async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let screen = Screen::new();
     let build = match &args.build {
-        Some(command) => {
-            Some(Build::new(command.clone(), env::current_dir().context("cannot find the current folder")?))
-        }
+        Some(command) => Some(first_build(args, command, screen, &mut signals).await?),
         None => None,
     };
-    if let Some(build) = &build {
-        build.run().await.context("mend the provider, and start again")?;
-    }
+    let Some(build) = build.map_or(Some(None), |build| build.map(Some)) else { return Ok(()) };
     let (mut dev, mut tasks) = Dev::start(args).await?;
     screen.say(&introduction(&dev, args));
     let Some(feeds) = dev.feeds.take() else { bail!("the feeds are taken") };
+    let Dev { world, fleet, follow, started, files, .. } = &mut dev;
     let followed = async {
-        dev.follow().await;
+        follow.until_ownership_changes(fleet, started).await;
         screen.say("the provider file claims other nodes or Services now; start `skysail dev` again to try that");
         std::future::pending::<()>().await;
     };
+    let configured = follow_config(args, files, &world.cloud_server, screen);
     let outcome = tokio::select! {
         () = display::show(screen, feeds) => Err(anyhow!("the display stopped unexpectedly")),
         () = followed => Ok(()),
-        Err(error) = follow_sources(build.as_ref(), screen) => Err(error),
+        Err(error) = follow_sources(build, screen) => Err(error),
+        () = configured => Ok(()),
         error = tasks.broken() => Err(error),
         _ = signals.end() => Ok(()),
     };
@@ -241,11 +239,53 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     outcome
 }
 
+/// Builds for the first time; none after a signal.
+async fn first_build(
+    args: &DevArgs,
+    command: &str,
+    screen: Screen,
+    signals: &mut Signals,
+) -> anyhow::Result<Option<Build>> {
+    if args.provider.is_none() && args.provider_file.is_none() {
+        let text = "--build needs --provider FILE, the component that the command writes, or --provider-file FILE";
+        return Err(anyhow!(text)).or_exit(Reason::Usage);
+    }
+    let folder = env::current_dir().context("cannot find the current folder")?;
+    let build = Build::new(command.to_owned(), folder).or_exit(Reason::Usage)?;
+    screen.build(false, command);
+    tokio::select! {
+        built = build.run(screen) => built?,
+        _ = signals.end() => return Ok(None),
+    }
+    Ok(Some(build))
+}
+
 /// Builds after each change of a source file; without `--build` it waits without end.
-async fn follow_sources(build: Option<&Build>, screen: Screen) -> anyhow::Result<()> {
+async fn follow_sources(build: Option<Build>, screen: Screen) -> anyhow::Result<()> {
     match build {
         Some(build) => build.follow(screen).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Writes the provider file again each time that the file of --cloud-config changes.
+async fn follow_config(args: &DevArgs, files: &Files, cloud: &SimServer, screen: Screen) {
+    let (Some(path), Ok(component)) = (&args.cloud_config, component_of(args)) else {
+        return std::future::pending().await;
+    };
+    let mut before = provider_file::read_config(path);
+    loop {
+        sleep(CONFIG_LOOK_EVERY).await;
+        let now = provider_file::read_config(path);
+        if now == before {
+            continue;
+        }
+        let written = files.write_provider(cloud, &component, Some(path));
+        screen.say(&match written {
+            Ok(()) => format!("{} changed; the manager reads it within 5 s", path.display()),
+            Err(error) => format!("{error:#}; the previous cloud-config stays"),
+        });
+        before = now;
     }
 }
 
@@ -261,7 +301,7 @@ fn introduction(dev: &Dev, args: &DevArgs) -> String {
          cluster    {}\n  cloud      {} ({} machines; OpenAPI at /openapi.json)\n  provider   {provider} (loaded again when the file changes)\n  \
          files      {} (edits take effect after 5 s: config, egress, credentials, limits)\n\nIn another terminal:\n\n  \
          export KUBECONFIG={}\n  kubectl get nodes -o wide\n  kubectl create service loadbalancer web --tcp=8080:80\n  \
-         kubectl get service web --watch\n  curl http://$(kubectl get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}'):8080/\n",
+         kubectl get service web --watch\n  curl --max-time 5 http://$(kubectl get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}'):8080/\n",
         dev.world.serving.url(),
         dev.world.cloud_server.url,
         args.nodes,

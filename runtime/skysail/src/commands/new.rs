@@ -1,11 +1,13 @@
 //! `skysail new`: writes the files of a new provider, which builds and runs without a cloud.
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 
 use crate::{
     args::{Language, NewArgs},
@@ -15,6 +17,67 @@ use crate::{
 
 /// The longest name: it begins every provider ID.
 const NAME_MAX: usize = 40;
+
+/// Names that cargo refuses for a package. The rule is the same for all languages, so that a
+/// provider may change its language.
+const RESERVED: [&str; 56] = [
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "proc-macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
+];
 
 /// The cloud-config of the new provider, in each language.
 const CLOUD_CONFIG: Template = ("cloud.conf", "[LoadBalancer]\npool = 203.0.113.0/24\n");
@@ -29,7 +92,8 @@ const GO: &[Template] = &[
     // The SDK's own module has the template as a package.
     (
         "go.mod",
-        "module example\n\ngo 1.26.0\n\nrequire skysail.dev/provider v0.0.0\n\nreplace skysail.dev/provider => {sdk}/go\n",
+        // A module with the name of a package of Go's, such as net, cannot be built.
+        "module provider.invalid/example\n\ngo 1.26.0\n\nrequire skysail.dev/provider v0.0.0\n\nreplace skysail.dev/provider => \"{sdk}/go\"\n",
     ),
     CLOUD_CONFIG,
     (".gitignore", "build/\n*.wasm\n"),
@@ -63,21 +127,53 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<()> {
     check_name(name).or_exit(Reason::Usage)?;
     let sdk = sdk_folder(sdk.as_deref()).or_exit(Reason::Usage)?;
     let folder = folder.clone().unwrap_or_else(|| PathBuf::from(name));
-    if folder.exists() {
-        let exists = format!("{} exists already; name another folder with --folder", folder.display());
-        return Err(anyhow::anyhow!(exists)).or_exit(Reason::Usage);
-    }
+    check_folder(&folder).or_exit(Reason::Usage)?;
     let files = files(name, *language, &sdk).or_exit(Reason::Usage)?;
     write(&folder, &files).with_context(|| format!("cannot write {}", folder.display()))?;
-    let shown = output::plain(&folder.to_string_lossy());
-    let written: String = files.iter().map(|(path, _)| format!("  {shown}/{path}\n")).collect();
+    let written: String = files.iter().map(|(path, _)| format!("  {}\n", folder.join(path).display())).collect();
+    let (make, skysail) = commands()?;
     output::print(
         format!(
-            "The provider {name}, which gives out addresses without a cloud:\n\n{written}\nTest and build it, then serve it in a simulated cluster, and build it again at each change:\n\n  \
-             cd {shown} && make\n  skysail dev --provider {name}.wasm --cloud-config cloud.conf --build make\n"
+            "Wrote the provider {name}, which gives out addresses of a pool and needs no cloud; edit {} first:\n\n{written}\n\
+             Test and build it, then serve it in a simulated cluster, and build it again at each change:\n\n  \
+             cd {} && {make}\n  {skysail} dev --provider {name}.wasm --cloud-config cloud.conf --build make\n",
+            language.source(),
+            quoted(&folder.to_string_lossy()),
         )
         .as_bytes(),
     )
+}
+
+/// The commands `make` and `skysail`, with the path of this program if the shell did not find the
+/// program by its name.
+fn commands() -> anyhow::Result<(String, String)> {
+    let is_found = env::args_os().next().is_some_and(|program| !program.as_encoded_bytes().contains(&b'/'));
+    if is_found {
+        return Ok(("make".to_owned(), "skysail".to_owned()));
+    }
+    let program = env::current_exe().context("cannot find the path of the skysail executable")?;
+    let program = quoted(&program.to_string_lossy());
+    Ok((format!("make SKYSAIL={program}"), program))
+}
+
+/// A word of a shell.
+fn quoted(word: &str) -> String {
+    let word = if word.starts_with('-') { format!("./{word}") } else { word.to_owned() };
+    match word.chars().all(|c| c.is_ascii_alphanumeric() || "_./+@-".contains(c)) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+fn check_folder(folder: &Path) -> anyhow::Result<()> {
+    let shown = folder.display();
+    if folder.file_name().is_none() || folder.to_string_lossy().chars().any(char::is_control) {
+        bail!("--folder {:?} is not the path of a new folder; name another one", folder.to_string_lossy());
+    }
+    if fs::symlink_metadata(folder).is_ok() {
+        bail!("{shown} exists already; name another folder with --folder");
+    }
+    Ok(())
 }
 
 fn check_name(name: &str) -> anyhow::Result<()> {
@@ -88,9 +184,8 @@ fn check_name(name: &str) -> anyhow::Result<()> {
             "{name:?} is not a name of a provider; write 1 to {NAME_MAX} lowercase letters, digits and hyphens, beginning with a letter, such as my-cloud"
         );
     }
-    // Crates of Rust and packages of Go have these names.
-    if ["core", "std", "alloc", "test", "main", "self", "super", "crate", "skysail-guest-sdk"].contains(&name) {
-        bail!("{name:?} is a reserved name in one of the languages; name the provider as its cloud");
+    if RESERVED.contains(&name) {
+        bail!("{name:?} is a name that Rust reserves; choose another name, such as {name}-cloud");
     }
     Ok(())
 }
@@ -101,7 +196,9 @@ fn sdk_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let here = env::current_dir().context("cannot find the current folder")?;
     let found = match named {
         Some(folder) if is_sdk(folder) => Some(folder.to_owned()),
-        Some(folder) => bail!("--sdk {} is not the folder guest-sdk of Skysail's repository", folder.display()),
+        Some(folder) => {
+            bail!("{} (--sdk or SKYSAIL_SDK) is not the folder guest-sdk of Skysail's repository", folder.display())
+        }
         None => here.ancestors().map(|folder| folder.join("guest-sdk")).find(|folder| is_sdk(folder)),
     };
     let Some(found) = found else {
@@ -152,8 +249,12 @@ fn files(name: &str, language: Language, sdk: &Path) -> anyhow::Result<Vec<(&'st
 /// Writes the files into a folder beside, which becomes the provider's when it is complete.
 fn write(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
     let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(parent)?;
-    let partial = tempfile::Builder::new().prefix(".skysail-new-").tempdir_in(parent)?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    // The umask decides the permissions, as for any new folder.
+    let mut builder = tempfile::Builder::new();
+    let partial = builder.prefix(".skysail-new-").permissions(Permissions::from_mode(0o777)).tempdir_in(parent);
+    let partial =
+        partial.map_err(|error| anyhow!("cannot create a folder in {}: {}", parent.display(), error.kind()))?;
     for (path, text) in files {
         let file = partial.path().join(path);
         if let Some(parent) = file.parent() {
@@ -161,22 +262,17 @@ fn write(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
         }
         fs::write(file, text)?;
     }
-    make_readable(partial.path())?;
-    fs::rename(partial.keep(), folder)?;
+    fs::rename(partial.path(), folder)?;
+    // Nothing is left to remove.
+    let _moved = partial.keep();
     Ok(())
-}
-
-/// A temporary folder belongs to its user alone.
-fn make_readable(folder: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    Ok(fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?)
 }
 
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path};
 
-    use super::{check_name, files, sdk_folder, write};
+    use super::{check_folder, check_name, files, quoted, sdk_folder, write};
     use crate::args::Language;
 
     #[test]
@@ -185,7 +281,7 @@ mod tests {
             check_name(name).unwrap();
         }
         let long = "a".repeat(41);
-        for name in ["", "-a", "a-", "9a", "My", "my cloud", "a/b", "../a", "ä", "main", &long] {
+        for name in ["", "-a", "a-", "9a", "My", "my cloud", "a/b", "../a", "ä", "fn", &long] {
             check_name(name).unwrap_err();
         }
     }
@@ -220,7 +316,21 @@ mod tests {
         let files = [("a", "one".to_owned()), ("a/b", "two".to_owned())];
         write(&folder.path().join("new"), &files).unwrap_err();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        write(&link, &[("a", "one".to_owned())]).unwrap_err();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        check_folder(&link).unwrap_err();
+        check_folder(&folder.path().join("..")).unwrap_err();
+        check_folder(&folder.path().join("new")).unwrap();
         write(&folder.path().join("new"), &[("src/a", "one".to_owned())]).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("new/src/a")).unwrap(), "one");
+    }
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        assert_eq!(quoted("a/my-cloud_1.0"), "a/my-cloud_1.0");
+        assert_eq!(quoted("a b/c'd\"$x"), r#"'a b/c'\''d"$x'"#);
+        assert_eq!(quoted("-rf"), "./-rf");
     }
 }

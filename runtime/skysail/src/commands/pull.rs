@@ -1,8 +1,8 @@
 //! `skysail pull`: pulls a component from a registry, checks its digest and writes a file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use serde_json::json;
 use skysail_host::write_file;
 use skysail_sources::{Identity, PublicKey, PullOptions, Pulled, Reference, SignaturePolicy, Signers, TrustRoot};
@@ -11,7 +11,7 @@ use super::registry;
 use crate::{
     args::{CertificateArgs, OutputFormat, PullArgs},
     exit::{MarkExt as _, Reason},
-    output, text_file,
+    output, output_file, text_file,
 };
 
 /// Pulls the component, writes the file and prints its digest.
@@ -25,7 +25,7 @@ pub(crate) fn run(args: PullArgs) -> anyhow::Result<()> {
 async fn pull(args: PullArgs) -> anyhow::Result<()> {
     let PullArgs { reference, file, output, key, certificate, registry } = args;
     if let Some(file) = &file {
-        is_replaceable(file).or_exit(Reason::Usage)?;
+        output_file::check("--file", file).or_exit(Reason::Usage)?;
     }
     let bytes_max = registry.component_bytes;
     let (reference, registry) = registry::open(&reference, registry)?;
@@ -82,25 +82,11 @@ fn named(reference: &Reference) -> PathBuf {
     PathBuf::from(format!("{name}.wasm"))
 }
 
-/// Refuses to replace a pipe, a device or a dangling symbolic link.
-fn is_replaceable(file: &Path) -> anyhow::Result<()> {
-    match std::fs::metadata(file) {
-        Ok(found) if !found.is_file() => bail!("--file: {} is not a regular file; name another file", file.display()),
-        Err(_) if std::fs::symlink_metadata(file).is_ok() => {
-            bail!("--file: {} is a dangling symbolic link; remove it, or name another file", file.display())
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{
-        fs,
-        path::{Path, PathBuf},
-    };
+    use std::{fs, path::PathBuf};
 
-    use super::{is_replaceable, signatures};
+    use super::signatures;
     use crate::args::CertificateArgs;
 
     const ROOT: &str = include_str!("../../../sources/src/oci/tests/cosign/keyless/root.json");
@@ -125,20 +111,6 @@ mod tests {
         assert!(one.starts_with(r#"1 of "release@example.com" of "https://issuer.example" by sha256:"#), "{one}");
         let both = signatures(&[key], by(root)).unwrap().unwrap().to_string();
         assert!(both.starts_with("2 of sha256:"), "{both}");
-    }
-
-    #[test]
-    fn a_device_and_a_symbolic_link_without_a_target_are_not_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let [file, link] = ["provider.wasm", "current.wasm"].map(|name| folder.path().join(name));
-        let refused = |path: &Path| is_replaceable(path).unwrap_err().to_string();
-        assert_eq!(refused(Path::new("/dev/null")), "--file: /dev/null is not a regular file; name another file");
-        is_replaceable(&file).unwrap();
-        std::os::unix::fs::symlink("provider.wasm", &link).unwrap();
-        assert!(refused(&link).ends_with("is a dangling symbolic link; remove it, or name another file"));
-        fs::write(&file, "one").unwrap();
-        is_replaceable(&file).unwrap();
-        is_replaceable(&link).unwrap();
     }
 
     #[test]

@@ -43,13 +43,10 @@ fn built(folder: &TempDir, language: &str) -> Result<(String, Command)> {
     };
     // Debian's Rust builds the standard library from source: the repository's guests have done so.
     let guests = fs::canonicalize(target())?.join("guests");
-    run(
-        "sh",
-        &["-c", &format!("export SKYSAIL={program} CARGO_TARGET_DIR={}; {}", guests.display(), command("cd ")?)],
-    )?;
+    run("sh", &["-c", &format!("export CARGO_TARGET_DIR={}; {}", guests.display(), command("cd ")?)])?;
     let mut serve = Command::new("sh");
-    let line = command("skysail dev")?.replacen("skysail", &program, 1);
-    serve.args(["-c", &format!("exec {line}")]).current_dir(&new).env("SKYSAIL", program).env("TMPDIR", folder.path());
+    let line = command(&format!("{program} dev"))?;
+    serve.args(["-c", &format!("exec {line}")]).current_dir(&new).env("TMPDIR", folder.path());
     Ok((format!("{shown}/my-cloud.wasm"), serve))
 }
 
@@ -104,7 +101,7 @@ async fn a_new_provider_in_go_serves_a_service_by_the_two_printed_commands() -> 
     change("address(pool, service.UID)", "pool.Addr().Prev()")?;
     let refused = || async {
         let text = fs::read_to_string(&output)?;
-        ensure!(text.contains("`make` failed (exit status: 2); the release before serves on"), "{text}");
+        ensure!(text.contains("`make` failed (exit status: 2); the previous release still serves"), "{text}");
         Ok(())
     };
     eventually("the build fails", 120, refused).await?;
@@ -116,6 +113,15 @@ async fn a_new_provider_in_go_serves_a_service_by_the_two_printed_commands() -> 
         Ok(())
     };
     eventually("the Service has the address of the next release", 120, moved).await?;
+
+    let pool = "[LoadBalancer]\npool = 198.51.100.0/24\n";
+    fs::write(folder.path().join("my-cloud/cloud.conf"), pool)?;
+    let configured = || async {
+        let address = address_of(&client, "web").await?;
+        ensure!(address == "198.51.100.1", "{address}: {}", fs::read_to_string(&output)?);
+        Ok(())
+    };
+    eventually("the Service has an address of the new pool", 120, configured).await?;
     ensure!(dev.0.try_wait()?.is_none(), "skysail dev has ended");
     Ok(())
 }

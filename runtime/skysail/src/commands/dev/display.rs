@@ -34,6 +34,7 @@ enum Source {
     Provider,
     Release,
     Cloud,
+    Build,
 }
 
 impl Source {
@@ -43,6 +44,7 @@ impl Source {
             Self::Provider => "provider",
             Self::Release => "release",
             Self::Cloud => "cloud",
+            Self::Build => "build",
         }
     }
 
@@ -53,6 +55,7 @@ impl Source {
             Self::Provider => "35",
             Self::Release => "33",
             Self::Cloud => "34",
+            Self::Build => "32",
         }
     }
 }
@@ -67,6 +70,11 @@ impl Screen {
     pub(crate) fn say(self, text: &str) {
         // A closed standard output is ignored.
         drop(writeln!(std::io::stdout().lock(), "{text}"));
+    }
+
+    /// A line about the build of an author.
+    pub(crate) fn build(self, failed: bool, text: &str) {
+        self.line(Source::Build, failed, text);
     }
 
     /// The text in bold, on a terminal.

@@ -13,7 +13,7 @@ use skysail_dev::{
     api::{ApiServer, Serving},
     cloud::SimServer,
 };
-use skysail_host::{Limits, read_file};
+use skysail_host::{Limits, read_file, write_file};
 use tempfile::TempDir;
 
 use crate::{
@@ -107,7 +107,8 @@ impl Files {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    // The manager may read the file at the same time.
+    write_file(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The cloud-config in the file that --cloud-config names, else the endpoint of the cloud.
