@@ -33,7 +33,7 @@ impl Drop for Dev {
 /// Makes a provider and builds it by the printed command; returns the component and the command
 /// that serves it.
 fn built(folder: &TempDir, language: &str) -> Result<(String, Command)> {
-    let program = skysail()?.display().to_string();
+    let program = fs::canonicalize(skysail()?)?.display().to_string();
     let new = folder.path().join("my-cloud");
     let shown = new.display().to_string();
     let printed = run(&program, &["new", "my-cloud", "--language", language, "--folder", &shown])?;
