@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -62,6 +62,17 @@ pub fn component(name: &str) -> Result<PathBuf> {
 pub fn digest_of(file: &Path) -> Result<String> {
     let sums = run("sha256sum", &[&file.display().to_string()])?;
     Ok(format!("sha256:{}", sums.split(' ').next().context("no sum")?))
+}
+
+/// A process of a test. Dropping this value kills the process.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // An error means that the process has ended already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 /// Runs a command in the repository's root, without Cargo's variables, for at most [`RUN_SECONDS`].

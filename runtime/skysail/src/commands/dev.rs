@@ -12,7 +12,12 @@ mod files;
 mod story;
 mod world;
 
-use std::{env, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
@@ -208,20 +213,28 @@ fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) ->
 async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let screen = Screen::new();
     let build = match &args.build {
-        Some(command) => Some(first_build(args, command, screen, &mut signals).await?),
         None => None,
+        Some(command) => match first_build(args, command, screen, &mut signals).await? {
+            None => return Ok(()),
+            built => built,
+        },
     };
-    let Some(build) = build.map_or(Some(None), |build| build.map(Some)) else { return Ok(()) };
     let (mut dev, mut tasks) = Dev::start(args).await?;
     screen.say(&introduction(&dev, args));
     let Some(feeds) = dev.feeds.take() else { bail!("the feeds are taken") };
+    let component = dev.component();
     let Dev { world, fleet, follow, started, files, .. } = &mut dev;
     let followed = async {
         follow.until_ownership_changes(fleet, started).await;
         screen.say("the provider file claims other nodes or Services now; start `skysail dev` again to try that");
         std::future::pending::<()>().await;
     };
-    let configured = follow_config(args, files, &world.cloud_server, screen);
+    let configured = async {
+        match &args.cloud_config {
+            Some(config) => follow_config(config, files, (&world.cloud_server, &component), screen).await,
+            None => std::future::pending().await,
+        }
+    };
     let outcome = tokio::select! {
         () = display::show(screen, feeds) => Err(anyhow!("the display stopped unexpectedly")),
         () = followed => Ok(()),
@@ -269,10 +282,7 @@ async fn follow_sources(build: Option<Build>, screen: Screen) -> anyhow::Result<
 }
 
 /// Writes the provider file again each time that the file of --cloud-config changes.
-async fn follow_config(args: &DevArgs, files: &Files, cloud: &SimServer, screen: Screen) {
-    let (Some(path), Ok(component)) = (&args.cloud_config, component_of(args)) else {
-        return std::future::pending().await;
-    };
+async fn follow_config(path: &Path, files: &Files, (cloud, component): (&SimServer, &Path), screen: Screen) {
     let mut before = provider_file::read_config(path);
     loop {
         sleep(CONFIG_LOOK_EVERY).await;
@@ -280,7 +290,7 @@ async fn follow_config(args: &DevArgs, files: &Files, cloud: &SimServer, screen:
         if now == before {
             continue;
         }
-        let written = files.write_provider(cloud, &component, Some(path));
+        let written = files.write_provider(cloud, component, Some(path));
         screen.say(&match written {
             Ok(()) => format!("{} changed; the manager reads it within 5 s", path.display()),
             Err(error) => format!("{error:#}; the previous cloud-config stays"),

@@ -20,64 +20,10 @@ const NAME_MAX: usize = 40;
 
 /// Names that cargo refuses for a package. The rule is the same for all languages, so that a
 /// provider may change its language.
-const RESERVED: [&str; 56] = [
-    "abstract",
-    "alloc",
-    "as",
-    "async",
-    "await",
-    "become",
-    "box",
-    "break",
-    "const",
-    "continue",
-    "core",
-    "crate",
-    "do",
-    "dyn",
-    "else",
-    "enum",
-    "extern",
-    "false",
-    "final",
-    "fn",
-    "for",
-    "gen",
-    "if",
-    "impl",
-    "in",
-    "let",
-    "loop",
-    "macro",
-    "match",
-    "mod",
-    "move",
-    "mut",
-    "override",
-    "priv",
-    "proc-macro",
-    "pub",
-    "ref",
-    "return",
-    "self",
-    "static",
-    "std",
-    "struct",
-    "super",
-    "test",
-    "trait",
-    "true",
-    "try",
-    "type",
-    "typeof",
-    "unsafe",
-    "unsized",
-    "use",
-    "virtual",
-    "where",
-    "while",
-    "yield",
-];
+const RESERVED: &str = "abstract alloc as async await become box break const continue core crate do dyn else enum \
+    extern false final fn for gen if impl in let loop macro match mod move mut override priv \
+    proc-macro pub ref return self static std struct super test trait true try type typeof unsafe \
+    unsized use virtual where while yield";
 
 /// The cloud-config of the new provider, in each language.
 const CLOUD_CONFIG: Template = ("cloud.conf", "[LoadBalancer]\npool = 203.0.113.0/24\n");
@@ -184,7 +130,7 @@ fn check_name(name: &str) -> anyhow::Result<()> {
             "{name:?} is not a name of a provider; write 1 to {NAME_MAX} lowercase letters, digits and hyphens, beginning with a letter, such as my-cloud"
         );
     }
-    if RESERVED.contains(&name) {
+    if RESERVED.split(' ').any(|reserved| reserved == name) {
         bail!("{name:?} is a name that Rust reserves; choose another name, such as {name}-cloud");
     }
     Ok(())
@@ -225,14 +171,10 @@ fn files(name: &str, language: Language, sdk: &Path) -> anyhow::Result<Vec<(&'st
     };
     let (path, module) = (sdk.to_string_lossy(), name.replace('-', "_"));
     let fill = |(file, text): &Template| {
-        let own = match language {
-            // The example of the SDK in Rust is a guest of the repository.
-            Language::Rust => text.replace("dummy", name).replace("Dummy", "Cloud"),
-            Language::Go | Language::JavaScript => (*text).to_owned(),
-        };
         let own = match *file {
-            "src/lib.rs" | "src/tests.rs" => own,
-            _ => own.replace("example", name),
+            // The example of the SDK in Rust is a guest of the repository.
+            "src/lib.rs" | "src/tests.rs" => text.replace("dummy", name).replace("Dummy", "Cloud"),
+            _ => text.replace("example", name),
         };
         (*file, own.replace("{sdk}", &path).replace("{crate}", &module))
     };

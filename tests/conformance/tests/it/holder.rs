@@ -60,6 +60,13 @@ async fn change_type(world: &World) {
     world.patch_service("classy", json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
 }
 
+/// As another manager leaves a Service whose type changes: with the finalizer, and without a name.
+async fn leave_without_a_name(world: &World) {
+    let annotations = json!({ "skysail.dev/load-balancer-provider": null });
+    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
+    change_type(world).await;
+}
+
 /// The user changes the Service to a class of another controller.
 async fn give_to_another_controller(world: &World) {
     change_type(world).await;
@@ -414,9 +421,7 @@ async fn a_removed_provider_keeps_the_finalizer_of_a_service_whose_type_changed(
 #[tokio::test(start_paused = true)]
 async fn with_a_finalizer_and_no_provider_name_all_providers_are_called() {
     let world = ended().await;
-    let annotations = json!({ "skysail.dev/load-balancer-provider": null });
-    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
-    change_type(&world).await;
+    leave_without_a_name(&world).await;
     let mut world = world.restart(|_| ()).await;
     world
         .after(
@@ -439,9 +444,7 @@ async fn with_a_finalizer_and_no_provider_name_all_providers_are_called() {
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_has_deleted_is_not_called_again_while_another_one_fails() {
     let world = ended().await;
-    let annotations = json!({ "skysail.dev/load-balancer-provider": null });
-    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
-    change_type(&world).await;
+    leave_without_a_name(&world).await;
     let two = world.clouds[1].fake.clone();
     two.fail_always("get", Some(Error::new(Code::NotServing, "no release")));
     let mut world = world.restart(|_| ()).await;
@@ -473,9 +476,7 @@ async fn a_provider_that_has_deleted_is_not_called_again_while_another_one_fails
 #[tokio::test(start_paused = true)]
 async fn all_providers_are_called_although_the_first_one_fails() {
     let world = ended().await;
-    let annotations = json!({ "skysail.dev/load-balancer-provider": null });
-    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
-    change_type(&world).await;
+    leave_without_a_name(&world).await;
     world.clouds[0].fake.fail_always("get", Some(Error::new(Code::NotServing, "no release")));
     let world = world.restart(|_| ()).await;
     pass(5 * S).await;

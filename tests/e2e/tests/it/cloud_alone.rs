@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,23 +12,12 @@ use skysail_test_e2e::{
     manager::Manager,
     objects::{address_of, create_service, initialized, register_node},
     wait::eventually,
-    workspace::{component, run, skysail},
+    workspace::{Process, component, run, skysail},
 };
 use tempfile::TempDir;
 
 /// A name that no machine of the cloud has at the start.
 const NODE: &str = "worker";
-
-/// The process. Dropping this value kills it.
-struct Cloud(Child);
-
-impl Drop for Cloud {
-    fn drop(&mut self) {
-        // An error means that the process has ended already.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
 
 #[tokio::test]
 async fn a_manager_of_a_real_cluster_uses_the_simulated_cloud_by_the_printed_commands() -> Result<()> {
@@ -37,7 +26,7 @@ async fn a_manager_of_a_real_cluster_uses_the_simulated_cloud_by_the_printed_com
     let output = folder.path().join("output");
     let mut command = Command::new(skysail()?);
     command.args(["dev", "--cloud-only", "--nodes=1"]).env("TMPDIR", folder.path());
-    let _cloud = Cloud(command.stdin(Stdio::null()).stdout(File::create(&output)?).spawn()?);
+    let _cloud = Process(command.stdin(Stdio::null()).stdout(File::create(&output)?).spawn()?);
     let printed = || async {
         let text = fs::read_to_string(&output)?;
         ensure!(text.contains("kubectl apply"), "{text}");

@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,20 +15,9 @@ use serde_json::json;
 use skysail_test_e2e::{
     objects::{address_of, create_service},
     wait::eventually,
-    workspace::{run, skysail, target},
+    workspace::{Process, run, skysail, target},
 };
 use tempfile::TempDir;
-
-/// The process. Dropping this value kills it.
-struct Dev(Child);
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        // An error means that the process has ended already.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
 
 /// Makes a provider and builds it by the printed command; returns the component and the command
 /// that serves it.
@@ -81,7 +70,7 @@ async fn a_new_provider_in_go_serves_a_service_by_the_two_printed_commands() -> 
     let folder = TempDir::new()?;
     let (_, mut serve) = built(&folder, "go")?;
     let output = folder.path().join("output");
-    let mut dev = Dev(serve.stdin(Stdio::null()).stdout(File::create(&output)?).spawn()?);
+    let mut dev = Process(serve.stdin(Stdio::null()).stdout(File::create(&output)?).spawn()?);
     let kubeconfig = || async {
         let text = fs::read_to_string(&output)?;
         let path = text.lines().find_map(|line| line.trim().strip_prefix("export KUBECONFIG=").map(str::to_owned));
