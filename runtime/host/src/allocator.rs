@@ -1,9 +1,9 @@
 //! Settings of glibc's allocator; the allocators of other C libraries need none.
 
 /// Buffers of at least this many bytes get their own memory mapping: a component, its machine code,
-/// a cluster's list of nodes.
+/// a cluster's list of nodes, a request with all backends of a load balancer.
 #[cfg(target_env = "gnu")]
-const LARGE_BYTES: libc::c_int = 256 << 10;
+const LARGE_BYTES: libc::c_int = 64 << 10;
 
 /// Makes the allocator hold little free memory. Call it at the start of a program.
 ///
