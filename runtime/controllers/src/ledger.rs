@@ -348,9 +348,10 @@ impl Ledger {
         inner.released.entry(key.clone()).or_default().begin(now)
     }
 
-    /// How long the next removal of our finalizer has to wait.
-    pub(crate) fn release_wait(&self, key: &ObjectKey, now: Instant) -> Duration {
-        self.lock().released.get(key).map_or(Duration::ZERO, |removals| removals.wait(now))
+    /// How long the next removal of our finalizer has to wait; none if there was no removal lately.
+    pub(crate) fn release_wait(&self, key: &ObjectKey, now: Instant) -> Option<Duration> {
+        let removals = self.lock().released.get(key).copied().filter(|removals| !removals.are_forgotten(now))?;
+        Some(removals.wait(now))
     }
 
     /// Removes the entry: the load balancer is deleted, or no provider is left that could delete

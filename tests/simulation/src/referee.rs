@@ -79,10 +79,13 @@ struct Inner {
     deleted_by_people: BTreeSet<String>,
     /// The initialised node that two providers claim, since it came.
     contested: Option<String>,
-    /// By slot and UID of a Service: the version that the Service had when the slot's provider said
-    /// that its load balancer is deleted, and how often it has said so.
-    emptied: BTreeMap<(String, String), (String, u32)>,
+    /// By slot and UID of a Service: what the Service and the slot were when the slot's provider
+    /// said that the load balancer is deleted, and how often it has said so.
+    emptied: BTreeMap<(String, String), (State, u32)>,
 }
+
+/// The resource version of a Service, and the generation of a slot.
+type State = (String, u64);
 
 /// Nodes that a process deleted because a provider reported all machines as missing.
 struct DeletedByLie {
@@ -329,12 +332,13 @@ impl Referee {
     }
 
     /// Invariant: a provider that has deleted a load balancer is not asked again and again while
-    /// the Service is as it was, however often the write of the result fails. Once more is allowed:
-    /// a process whose watch lags behind its own writes finds the finalizer again.
-    pub(crate) fn deletion_begins(&self, slot: &str, service: &Service) {
-        let version = self.version(&service.uid);
+    /// the Service, the release and its settings are as they were, however often the write of the
+    /// result fails. Once more is allowed: a process whose watch lags behind its own writes finds
+    /// the finalizer again.
+    pub(crate) fn deletion_begins(&self, (slot, generation): (&str, u64), service: &Service) {
+        let state = self.version(&service.uid).map(|version| (version, generation));
         let emptied = self.lock().emptied.get(&(slot.to_owned(), service.uid.clone())).cloned();
-        if emptied.is_some_and(|(then, times)| version == Some(then) && times > 1) {
+        if emptied.is_some_and(|(then, times)| state == Some(then) && times > 1) {
             let Service { namespace, name, .. } = service;
             self.story.violate(format_args!(
                 "{slot} deletes the load balancer of {namespace}/{name} again and again, and nothing has changed since"
@@ -343,12 +347,12 @@ impl Referee {
     }
 
     /// See [`Self::deletion_begins`].
-    pub(crate) fn deletion_succeeds(&self, slot: &str, uid: &str) {
+    pub(crate) fn deletion_succeeds(&self, (slot, generation): (&str, u64), uid: &str) {
         let Some(version) = self.version(uid) else { return };
-        let mut inner = self.lock();
+        let (state, mut inner) = ((version, generation), self.lock());
         let (then, times) = inner.emptied.entry((slot.to_owned(), uid.to_owned())).or_default();
-        *times = if *then == version { *times + 1 } else { 1 };
-        *then = version;
+        *times = if *then == state { *times + 1 } else { 1 };
+        *then = state;
     }
 
     /// Another call about the Service began or failed, so that its load balancer may have to be

@@ -160,11 +160,12 @@ impl LoadBalancers for SlotProvider {
     }
 
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
-        self.referee.deletion_begins(&self.slot.name, service);
+        let slot = (&*self.slot.name, self.slot.status().borrow().generation);
+        self.referee.deletion_begins(slot, service);
         let answer =
             on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service));
         match answer {
-            Ok(()) => self.referee.deletion_succeeds(&self.slot.name, &service.uid),
+            Ok(()) => self.referee.deletion_succeeds(slot, &service.uid),
             Err(_) => self.referee.may_delete_again(&service.uid),
         }
         answer

@@ -58,9 +58,9 @@ pub(crate) struct Observed {
     pub(crate) generation: Generation,
     /// The waits of the entry.
     pub(crate) waits: Waits,
-    /// How long the cleanup has to wait if only our finalizer is left of a load balancer that was
-    /// deleted: another controller adds the finalizer again.
-    pub(crate) release_wait: Duration,
+    /// None if this process has not removed our finalizer lately. Otherwise how long the next
+    /// removal has to wait, because another controller adds the finalizer each time.
+    pub(crate) release_wait: Option<Duration>,
 }
 
 /// The answers to the questions of this turn; none before the question. A plan asks each question
@@ -162,7 +162,11 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
         matches!(entry.state, State::Unconfirmed | State::Unsettled { before: None } | State::Deleted)
     });
     let unnamed = is_first && named_holder(object).is_none();
-    Plan::Ensure { service: Arc::new(service), add_finalizer: add_finalizer || unnamed, repeated: false }
+    // The watch may still show the finalizer that this process has removed, or tried to remove
+    // without an answer. The API server refuses the guarded write if the object is an old one.
+    let is_released = observed.release_wait.is_some() || entry.is_some_and(|entry| entry.state == State::Deleted);
+    let add_finalizer = add_finalizer || unnamed || is_released;
+    Plan::Ensure { service: Arc::new(service), add_finalizer, repeated: false }
 }
 
 /// When to run the Service again after this successful step: at once while any work is left.
@@ -245,7 +249,7 @@ fn departure(observed: &Observed, object: &core::Service, service: Service) -> P
             (false, _) => Plan::Nothing,
             // If the type changed while this process was down, the class is lost with it, and no
             // annotation names a provider.
-            (true, false) if !observed.release_wait.is_zero() => Plan::Wait(observed.release_wait),
+            (true, false) if let Some(wait) = observed.release_wait.filter(|wait| !wait.is_zero()) => Plan::Wait(wait),
             (true, false) => cleanup(Arc::new(service), observed.may_hold.clone()),
             (true, true) if observed.object_owner == ObjectOwner::Own => {
                 cleanup(Arc::new(service), vec![observed.lane])

@@ -35,7 +35,7 @@ fn observed() -> Observed {
         shared: Nodes::default().shared(0),
         generation: (1, 7),
         waits: Waits::default(),
-        release_wait: Duration::ZERO,
+        release_wait: None,
     }
 }
 

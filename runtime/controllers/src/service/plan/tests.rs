@@ -21,10 +21,10 @@ use crate::{
 };
 
 /// Checks the plan for a state in words. The object: `lb`, `clusterip`, `nodeport`, `typeless`,
-/// `class`, `finalizer`, `names-another` provider, `deleting`, `gone`, `bad-port`. The ledger
-/// entry: `named` by the annotation, `begun`, `ensured`, `failed` after a successful ensure,
-/// `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`; without an entry: `released`.
-/// Differences between them: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`,
+/// `class`, `finalizer`, `names-another` provider, `names-this` one, `deleting`, `gone`,
+/// `bad-port`. The ledger entry: `named` by the annotation, `begun`, `ensured`, `failed` after a
+/// successful ensure, `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`; without an entry:
+/// `released`. Differences between them: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`,
 /// `two-failed-updates`, `other-release`, `other-class`. The owner: `other-owner`, `no-owner`; by
 /// default this provider. The answers: `exists`, `absent`, `found`, `not-found`. This provider is
 /// 1; 2 has load balancers too, and with `no-load-balancers` 2 alone.
@@ -86,7 +86,7 @@ fn planned(words: &str) -> String {
         shared,
         generation: (1, 1),
         waits,
-        release_wait: if has("released") { Duration::from_secs(1) } else { Duration::ZERO },
+        release_wait: has("released").then_some(Duration::from_secs(1)),
     }))
 }
 
@@ -124,8 +124,9 @@ fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
     object.metadata.uid = Some(uid.to_owned());
     object.metadata.finalizers = has("finalizer")
         .then(|| vec!["other/one".to_owned(), "service.kubernetes.io/load-balancer-cleanup".to_owned()]);
-    let other = ("skysail.dev/load-balancer-provider".to_owned(), "other".to_owned());
-    object.metadata.annotations = has("names-another").then(|| [other].into());
+    let named = if has("names-another") { Some("other") } else { has("names-this").then_some("fake") };
+    let named = named.map(|name| ("skysail.dev/load-balancer-provider".to_owned(), name.to_owned()));
+    object.metadata.annotations = named.map(|named| [named].into());
     object.metadata.deletion_timestamp = has("deleting").then_some(Time(Timestamp::UNIX_EPOCH));
     object.spec = Some(ServiceSpec {
         type_: match () {
@@ -327,6 +328,16 @@ fn a_finalizer_that_was_removed_a_moment_ago_is_removed_again_after_a_wait() {
     check("clusterip finalizer released", expect!["wait 1s"]);
     check("clusterip released", expect!["nothing"]);
     check("lb released", expect!["ensure port=80 finalizer=true"]);
+}
+
+/// The watch may lag behind the removal, or its answer was lost: the write fails if the object is
+/// an old one, so no load balancer is made for a Service without the finalizer.
+#[test]
+fn a_finalizer_that_this_process_has_removed_is_written_again_before_an_ensure() {
+    check("lb finalizer names-this", expect!["ensure port=80 finalizer=false"]);
+    check("lb finalizer names-this released", expect!["ensure port=80 finalizer=true"]);
+    check("lb finalizer names-this deleted", expect!["ensure port=80 finalizer=true"]);
+    check("lb finalizer names-this deleted other-port", expect!["ensure port=81 finalizer=true"]);
 }
 
 /// The update of the backends does not wait for the repair.

@@ -129,7 +129,7 @@ fn for_all(mut check: impl FnMut(Observed)) {
                     check(Observed {
                         object: object.clone(),
                         waits: entry.as_ref().map(|entry| entry.waits(now())).unwrap_or_default(),
-                        release_wait: Duration::ZERO,
+                        release_wait: None,
                         entry: entry.clone(),
                         object_owner,
                         provider: "fake".to_owned(),
