@@ -7,7 +7,7 @@ use crate::{Error, Instance, NodeSet, Result, provider_id};
 
 /// Machines of one page of nodes that are looked up one by one because the list lacks them.
 ///
-/// Each look-up is a request, and all of them have to end within the limits `httpRequests` (100 by
+/// Each look-up is a request, and all of them have to end within the limits `httpRequests` (64 by
 /// default) and `deadlineMs`; the host asks again about the nodes beyond this number.
 pub const CONFIRMED_MAX: usize = 20;
 

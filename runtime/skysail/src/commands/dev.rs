@@ -105,12 +105,14 @@ pub(crate) struct Tasks {
 impl Dev {
     /// Starts the cluster, the cloud and the manager; the provider may still compile on return.
     pub(crate) async fn start(args: &DevArgs) -> anyhow::Result<(Self, Tasks)> {
-        let component = component_of(args)?;
+        let component = args.provider_file.is_none().then(|| component_of(args)).transpose()?;
         let (world, ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
         let files = Files::new()?;
-        let component = if args.demo { files.copy(&component)? } else { component };
         files.write_kubeconfig(&world.serving)?;
-        files.write_provider(&world.cloud_server, &component, args.cloud_config.as_deref())?;
+        if let Some(component) = component {
+            let component = if args.demo { files.copy(&component)? } else { component };
+            files.write_provider(&world.cloud_server, &component, args.cloud_config.as_deref())?;
+        }
         let path = args.provider_file.clone().unwrap_or_else(|| files.provider_file());
         let file = provider_file::load(&path).or_exit(Reason::Usage)?;
         let mut registry = Registry::default();

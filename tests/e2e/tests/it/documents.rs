@@ -39,10 +39,11 @@ const PAGES: [&str; 6] = [
 const CHART: &str = "deploy/chart/README.md";
 
 /// The pages whose commands another test runs, or none: page, and which test or why.
-const ELSEWHERE: [(&str, &str); 4] = [
+const ELSEWHERE: [(&str, &str); 5] = [
     ("README.md", "CI runs `make test`, and tests/it the demonstration"),
     ("deploy/docs/signatures.md", "cosign cannot be had here; runtime/sources tests its signatures"),
     ("deploy/docs/plan.md", "plan.rs runs its command"),
+    ("deploy/docs/write-a-provider.md", "write_a_provider.rs follows it"),
     ("deploy/manifests/README.md", "manifests.rs runs its third step, real_incus.rs what makes a certificate"),
 ];
 
@@ -70,26 +71,48 @@ esac
 PATH=${PATH#*:} exec kubectl "$@" "${more[@]}"
 "#;
 
-/// The blocks of commands of a page: those without a language, or of the shell.
-fn blocks(page: &str) -> Vec<String> {
-    let (mut found, mut block) = (Vec::new(), None::<(bool, String)>);
+/// A block of a page between lines of three backticks.
+pub(crate) struct Block {
+    /// What the comment in the line before says: `<!-- … -->`.
+    pub(crate) mark: String,
+    language: String,
+    pub(crate) text: String,
+}
+
+impl Block {
+    /// Whether the block has commands: it has no language, or that of the shell.
+    pub(crate) fn is_shell(&self) -> bool {
+        matches!(self.language.as_str(), "" | "sh")
+    }
+}
+
+/// The blocks of a page.
+pub(crate) fn blocks(page: &str) -> Vec<Block> {
+    let (mut found, mut block, mut before) = (Vec::new(), None::<Block>, "");
     for line in page.lines() {
-        match (&mut block, line.trim_start().strip_prefix("```")) {
-            (None, Some(language)) => block = Some((matches!(language, "" | "sh"), String::new())),
-            (Some((is_shell, text)), Some(_)) => {
-                if *is_shell {
-                    found.push(std::mem::take(text));
-                }
-                block = None;
+        let comment = before.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+        match (block.take(), line.trim_start().strip_prefix("```")) {
+            (None, Some(language)) => {
+                let (mark, language) = (comment.unwrap_or_default().to_owned(), language.to_owned());
+                block = Some(Block { mark, language, text: String::new() });
             }
-            (Some((_, text)), None) => {
-                text.push_str(line.trim_start());
-                text.push('\n');
+            (Some(ended), Some(_)) => found.push(ended),
+            (Some(mut begun), None) => {
+                let line = if begun.is_shell() { line.trim_start() } else { line };
+                begun.text.push_str(line);
+                begun.text.push('\n');
+                block = Some(begun);
             }
             (None, None) => {}
         }
+        before = line;
     }
     found
+}
+
+/// The blocks of commands of a page.
+fn shell_blocks(page: &str) -> Vec<String> {
+    blocks(page).into_iter().filter(Block::is_shell).map(|block| block.text).collect()
 }
 
 /// The commands of a block: a command may have several lines.
@@ -109,7 +132,7 @@ fn commands(block: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-fn page(path: &str) -> Result<String> {
+pub(crate) fn page(path: &str) -> Result<String> {
     fs::read_to_string(root().join(path)).with_context(|| path.to_owned())
 }
 
@@ -126,7 +149,9 @@ fn every_page_with_commands_is_run_or_says_why_not() -> Result<()> {
         for entry in fs::read_dir(root().join(folder))? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             let path = Path::new(folder).join(&name).display().to_string();
-            if name.ends_with(".md") && (!folder.is_empty() || name == "README.md") && !blocks(&page(&path)?).is_empty()
+            if name.ends_with(".md")
+                && (!folder.is_empty() || name == "README.md")
+                && !shell_blocks(&page(&path)?).is_empty()
             {
                 with_commands.insert(path);
             }
@@ -236,7 +261,7 @@ impl Reader {
 
     /// Runs the commands of a page, each block in a shell of its own.
     fn follow(&mut self, path: &str) -> Result<()> {
-        for block in blocks(&page(path)?) {
+        for block in shell_blocks(&page(path)?) {
             let mut commands = commands(&block)?;
             commands.retain(|command| !NOT_RUN.iter().any(|(begin, _)| command.starts_with(begin)));
             // What the test does after a command has to be done before the next one.

@@ -24,6 +24,7 @@ mod real_registry;
 mod silent_api_server;
 mod simulated;
 mod volume_labels;
+mod write_a_provider;
 
 /// A lock for tests that measure the time of a hand-over or that use all cores.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -27,7 +27,7 @@ fn beside_the_program() -> anyhow::Result<PathBuf> {
     match beside.into_iter().find(|folder| folder.is_dir()) {
         Some(folder) => Ok(folder),
         None => bail!(
-            "the bundled components are not beside {}; run 'make guests', name their folder with --components, or serve a component of your own with --provider",
+            "the bundled components are not beside {}; run 'make guests', name their folder with --components, or serve a component of your own with --provider or --provider-file",
             program.display()
         ),
     }
