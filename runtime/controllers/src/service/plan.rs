@@ -158,9 +158,8 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     // The provider's name has to be written before the first `ensure`, also if another manager set
     // the finalizer. Once is enough: if a user removes the annotation later, it is not written
     // again.
-    let is_first = entry.is_none_or(|entry| {
-        matches!(entry.state, State::Unconfirmed | State::Unsettled { before: None } | State::Deleted)
-    });
+    let is_first =
+        entry.is_none_or(|entry| matches!(entry.state, State::Unconfirmed | State::Unsettled { before: None }));
     let unnamed = is_first && named_holder(object).is_none();
     // The watch may still show the finalizer that this process has removed, or tried to remove
     // without an answer. The API server refuses the guarded write if the object is an old one.
