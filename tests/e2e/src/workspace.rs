@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     process::{Child, Command},
 };
@@ -75,17 +76,33 @@ impl Drop for Process {
     }
 }
 
+/// The kubeconfig that `skysail dev` has printed to this file.
+///
+/// # Errors
+/// None is printed yet; the error has what is.
+pub fn printed_kubeconfig(output: &Path) -> Result<String> {
+    let text = fs::read_to_string(output)?;
+    let path = text.lines().find_map(|line| line.trim().strip_prefix("export KUBECONFIG="));
+    path.map(str::to_owned).with_context(|| text.clone())
+}
+
+/// A command without the variables that Cargo sets for the package of a test.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_this_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+    command
+}
+
 /// Runs a command in the repository's root, without Cargo's variables, for at most [`RUN_SECONDS`].
 ///
 /// # Errors
 /// The command cannot be started, fails or takes too long; the error has its output.
 pub fn run(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
     let line = format!("{} {}", program.as_ref().display(), arguments.join(" "));
-    let mut command = Command::new("timeout");
+    let mut command = command("timeout");
     command.arg("--kill-after=10").arg(RUN_SECONDS.to_string()).arg(program).args(arguments);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_this_package(&name.to_string_lossy())) {
-        command.env_remove(name);
-    }
     let output = command.current_dir(root()).output().with_context(|| format!("cannot start {line}"))?;
     let printed = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     if output.status.code() == Some(TIMED_OUT) {

@@ -15,7 +15,7 @@ use serde_json::json;
 use skysail_test_e2e::{
     objects::{address_of, create_service},
     wait::eventually,
-    workspace::{Process, run, skysail, target},
+    workspace::{Process, command, printed_kubeconfig, run, skysail, target},
 };
 use tempfile::TempDir;
 
@@ -26,16 +26,16 @@ fn built(folder: &TempDir, language: &str) -> Result<(String, Command)> {
     let new = folder.path().join("my-cloud");
     let shown = new.display().to_string();
     let printed = run(&program, &["new", "my-cloud", "--language", language, "--folder", &shown])?;
-    let command = |begin: &str| {
-        let line = printed.lines().map(str::trim).find(|line| line.starts_with(begin));
-        line.map(str::to_owned).with_context(|| format!("no command {begin}: {printed}"))
+    let line = |begin: &str| {
+        let found = printed.lines().map(str::trim).find(|line| line.starts_with(begin));
+        found.map(str::to_owned).with_context(|| format!("no command {begin}: {printed}"))
     };
     // Debian's Rust builds the standard library from source: the repository's guests have done so.
     let guests = fs::canonicalize(target())?.join("guests");
-    run("sh", &["-c", &format!("export CARGO_TARGET_DIR={}; {}", guests.display(), command("cd ")?)])?;
-    let mut serve = Command::new("sh");
-    let line = command(&format!("{program} dev"))?;
-    serve.args(["-c", &format!("exec {line}")]).current_dir(&new).env("TMPDIR", folder.path());
+    run("sh", &["-c", &format!("export CARGO_TARGET_DIR={}; {}", guests.display(), line("cd ")?)])?;
+    let mut serve = command("sh");
+    let dev = line(&format!("{program} dev"))?;
+    serve.args(["-c", &format!("exec {dev}")]).current_dir(&new).env("TMPDIR", folder.path());
     Ok((format!("{shown}/my-cloud.wasm"), serve))
 }
 
@@ -71,12 +71,7 @@ async fn a_new_provider_in_go_serves_a_service_by_the_two_printed_commands() -> 
     let (_, mut serve) = built(&folder, "go")?;
     let output = folder.path().join("output");
     let mut dev = Process(serve.stdin(Stdio::null()).stdout(File::create(&output)?).spawn()?);
-    let kubeconfig = || async {
-        let text = fs::read_to_string(&output)?;
-        let path = text.lines().find_map(|line| line.trim().strip_prefix("export KUBECONFIG=").map(str::to_owned));
-        path.with_context(|| text.clone())
-    };
-    let kubeconfig = eventually("the kubeconfig is printed", 60, kubeconfig).await?;
+    let kubeconfig = eventually("the kubeconfig is printed", 60, || async { printed_kubeconfig(&output) }).await?;
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
     let client = Client::try_from(config)?;

@@ -6,13 +6,13 @@ use std::{
     fs::{self, File},
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::PathBuf,
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use skysail_test_e2e::{
     wait::eventually,
-    workspace::{Process, skysail, target},
+    workspace::{Process, command, printed_kubeconfig, run, skysail, target},
 };
 use tempfile::TempDir;
 
@@ -69,36 +69,31 @@ impl Author {
         block.mark.is_empty() && block.is_shell()
     }
 
-    fn shell(&self, script: &str) -> Result<Command> {
-        let mut command = Command::new("timeout");
-        let script = format!("export PATH={}:$PATH\n{script}", self.folder.path().join("bin").display());
-        command
-            .args(["--signal=INT", "600", "bash", "-euo", "pipefail", "-c", &script])
-            .current_dir(&self.place)
-            .env("TMPDIR", self.folder.path())
-            // Debian's Rust builds the standard library from source: the repository's guests have
-            // done so.
-            .env("CARGO_TARGET_DIR", fs::canonicalize(target())?.join("guests"));
-        Ok(command)
+    /// The commands, with what the author's terminals have.
+    fn script(&self, commands: &str) -> Result<String> {
+        let folder = self.folder.path().display();
+        // Debian's Rust builds the standard library from source: the repository's guests have done
+        // so.
+        let guests = fs::canonicalize(target())?.join("guests");
+        let variables = format!("PATH={folder}/bin:$PATH TMPDIR={folder} CARGO_TARGET_DIR={}", guests.display());
+        Ok(format!("set -euo pipefail\ncd {}\nexport {variables}\n{commands}", self.place.display()))
     }
 
     /// Runs commands to their end. The author's shell stays in the folder to which they change.
-    async fn run(&mut self, script: &str) -> Result<()> {
+    async fn run(&mut self, commands: &str) -> Result<()> {
         let there = self.folder.path().join("place");
-        let script = format!("{}{script}\npwd > {}", self.exports().await?, there.display());
-        let output = self.shell(&script)?.output()?;
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (output, errors, status) = (said(&output.stdout), said(&output.stderr), output.status);
-        ensure!(status.success(), "{status}: {output}{errors}");
+        let commands = format!("{}{commands}\npwd > {}", self.exports().await?, there.display());
+        run("bash", &["-c", &self.script(&commands)?])?;
         self.place = fs::read_to_string(there)?.trim_end().into();
         Ok(())
     }
 
     /// Begins a command that goes on, and waits until the small cloud answers.
-    async fn open_terminal(&mut self, script: &str) -> Result<()> {
+    async fn open_terminal(&mut self, begun: &str) -> Result<()> {
         let output = File::create(self.output(self.terminals.len()))?;
         let errors = output.try_clone()?;
-        let mut shell = self.shell(&format!("exec {script}"))?;
+        let mut shell = command("bash");
+        shell.args(["-c", &self.script(&format!("exec {begun}"))?]);
         self.terminals.push(Process(shell.stdin(Stdio::null()).stdout(output).stderr(errors).spawn()?));
         let connected = || async { TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).map(drop) };
         eventually("the small cloud listens", 60, connected).await
@@ -113,12 +108,9 @@ impl Author {
         if self.terminals.len() < 2 {
             return Ok(String::new());
         }
-        let printed = || async {
-            let text = fs::read_to_string(self.output(self.terminals.len() - 1))?;
-            let line = text.lines().map(str::trim).find(|line| line.starts_with("export KUBECONFIG="));
-            line.map(|line| format!("{line}\n")).with_context(|| text.clone())
-        };
-        eventually("the kubeconfig is printed", 120, printed).await
+        let output = self.output(self.terminals.len() - 1);
+        let printed = eventually("the kubeconfig is printed", 120, || async { printed_kubeconfig(&output) }).await?;
+        Ok(format!("export KUBECONFIG={printed}\n"))
     }
 }
 
