@@ -225,7 +225,7 @@ pub enum Effect<R: Release> {
     Load(Box<Load<R>>),
     /// Judges settings; ends in [`Event::Judged`] or [`Event::Abandoned`].
     Judge(Box<Judge<R>>, R::Proposer),
-    /// The calls of this release may go on: it serves (again).
+    /// Ends the drain of this release, which serves again; a release that never served has none.
     Undrain(Arc<R>),
     /// Calls that begin go here.
     Route(Routing<R>),

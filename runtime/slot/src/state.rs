@@ -2,8 +2,8 @@
 //!
 //! # Rule
 //! - The types allow only what can be: a canary, a probation and settings that wait exist only
-//!   while a release serves, a predecessor is kept only on probation, and at most one thing is
-//!   loaded or judged.
+//!   while a release serves, a predecessor is kept only on probation, a refusal stands only beside
+//!   what it keeps from serving, and at most one thing is loaded or judged.
 //! - `step` decides what the events mean. What follows from the difference of two states (which
 //!   releases calls go to, which of them drain, which are watched) is derived in one place,
 //!   [`State::follow`], so that no event can forget it.
@@ -32,7 +32,8 @@ pub struct State<R: Release> {
     provider: Arc<str>,
     /// The settings in force.
     settings: R::Settings,
-    serving: Option<Serving<R>>,
+    /// What serves, or why settings ended it.
+    serving: Result<Serving<R>, Option<Refusal>>,
     /// The digest of the newest release that served all objects and has not passed the probation
     /// that the settings require: new settings ended its probation, or it began to serve because
     /// its predecessor refused new settings.
@@ -42,8 +43,6 @@ pub struct State<R: Release> {
     refusals: Refusals,
     /// The release that the operator asks for again, by its digest.
     asked: Option<String>,
-    /// As [`SlotStatus::refused`](crate::SlotStatus::refused).
-    refused: Option<Refusal>,
     shadow: Option<ShadowStatus>,
     source_failure: Option<SourceFailure>,
     swaps: u64,
@@ -104,10 +103,10 @@ enum Work<R: Release> {
 enum Newest {
     /// It serves, or is forgotten.
     Settled,
-    /// It may be loaded again: new settings interrupted it, or its refusal will not last.
+    /// New settings interrupted it, or came after its refusal: it is loaded again.
     PutOff(Component),
-    /// It is loaded again only where the operator asks for it.
-    Refused(Component),
+    /// It is loaded again only where the refusal does not last or the operator asks for it.
+    Refused(Component, Refusal),
 }
 
 // === impl Work ===
@@ -136,12 +135,11 @@ impl<R: Release> State<R> {
             provider,
             asked: settings.retry().map(ToOwned::to_owned),
             settings,
-            serving: None,
+            serving: Err(None),
             unproven: None,
             work: Work::Idle,
             newest: Newest::Settled,
             refusals: Refusals::default(),
-            refused: None,
             shadow: None,
             source_failure: None,
             swaps: 0,
@@ -253,20 +251,19 @@ impl<R: Release> State<R> {
         }
         self.interrupt(Offered::Overtaken, output);
         let is = |release: &R| release.digest() == &*component.digest;
-        if let Some(Serving { active, canary, .. }) = &mut self.serving
+        if let Ok(Serving { active, canary, .. }) = &mut self.serving
             && (is(active) || canary.as_ref().is_some_and(|canary| is(&canary.release)))
         {
             // A source that goes back to the active release ends its canary.
             canary.take_if(|_| is(active));
-            self.settle();
+            self.newest = Newest::Settled;
             return output.answer(replies, &Ok(Offered::AlreadyActive));
         }
         if let Some(refusal) = self.standing_refusal(&component).cloned() {
-            self.newest = Newest::Refused(component);
-            return self.refuse(refusal, replies, output);
+            return self.refuse(component, refusal, replies, output);
         }
         self.number += 1;
-        let serving = self.serving.as_ref();
+        let serving = self.serving.as_ref().ok();
         output.effects.push(Effect::Load(Box::new(Load {
             number: self.number,
             component: component.clone(),
@@ -298,10 +295,10 @@ impl<R: Release> State<R> {
         }
         match &self.newest {
             Newest::PutOff(component) => self.begin(component.clone(), replies, output),
-            Newest::Refused(component) if self.is_asked_for(component) => {
+            Newest::Refused(component, refusal) if !refusal.lasting || self.is_asked_for(component) => {
                 self.begin(component.clone(), replies, output);
             }
-            Newest::Settled | Newest::Refused(_) => output.answer(replies, &Ok(Offered::AlreadyActive)),
+            Newest::Settled | Newest::Refused(..) => output.answer(replies, &Ok(Offered::AlreadyActive)),
         }
     }
 
@@ -310,7 +307,7 @@ impl<R: Release> State<R> {
     fn is_asked_for(&self, component: &Component) -> bool {
         let digest = &*component.digest;
         let refusal = self.refusals.get(digest).filter(|refusal| refusal.was_rolled_back() && !refusal.retried);
-        refusal.is_some() && self.asked.as_deref() == Some(digest) && self.serving.is_some()
+        refusal.is_some() && self.asked.as_deref() == Some(digest) && self.serving.is_ok()
     }
 
     /// The refusal of this release, unless the operator asks for the release again.
@@ -340,46 +337,45 @@ impl<R: Release> State<R> {
             self.shadow = Some(shadow);
         }
         if let Some(refusal) = still_refused
-            && let Some(wanted) = self.serving.as_mut().and_then(|serving| serving.wanted.as_mut())
+            && let Ok(Serving { wanted: Some(wanted), .. }) = &mut self.serving
         {
             wanted.refusal = refusal;
         }
         match result {
             Ok(release) => {
                 let offered = self.introduce(release, output);
-                self.settle();
+                self.newest = Newest::Settled;
                 let others = replies.split_off(replies.len().min(1));
                 output.answer(replies, &Ok(offered));
                 output.answer(others, &Ok(Offered::AlreadyActive));
             }
             Err(refusal) => {
-                self.newest = self.judged_newest(component, &refusal);
-                self.refuse(refusal, replies, output);
+                self.remember(&refusal);
+                self.refuse(component, refusal, replies, output);
             }
         }
     }
 
     /// A refusal by a fault of the machine or the cloud is not held against a release.
-    fn judged_newest(&mut self, component: Component, refusal: &Refusal) -> Newest {
+    fn remember(&mut self, refusal: &Refusal) {
         if refusal.lasting {
             self.refusals.put(refusal);
-            Newest::Refused(component)
-        } else {
-            Newest::PutOff(component)
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal, replies: Vec<Reply>, output: &mut Output<R>) {
+    fn refuse(&mut self, component: Component, refusal: Refusal, replies: Vec<Reply>, output: &mut Output<R>) {
         output.report(Report::Refused(refusal.clone()));
         output.answer(replies, &Err(refusal.clone()));
-        self.refused = Some(refusal);
+        self.newest = Newest::Refused(component, refusal);
     }
 
-    /// The newest offer serves or is forgotten: no earlier one is tried again.
-    fn settle(&mut self) {
-        self.newest = Newest::Settled;
-        let wanted = self.serving.as_ref().and_then(|serving| serving.wanted.as_ref());
-        self.refused = wanted.map(|wanted| wanted.refusal.clone());
+    /// As [`SlotStatus::refused`](crate::SlotStatus::refused).
+    fn refused(&self) -> Option<&Refusal> {
+        match (&self.newest, &self.serving) {
+            (Newest::Refused(_, refusal), _) => Some(refusal),
+            (_, Ok(serving)) => serving.wanted.as_ref().map(|wanted| &wanted.refusal),
+            (_, Err(refusal)) => refusal.as_ref(),
+        }
     }
 
     // --- settings ---
@@ -395,7 +391,7 @@ impl<R: Release> State<R> {
             self.newest = Newest::PutOff(component);
         }
         let newest = match &self.newest {
-            Newest::PutOff(component) | Newest::Refused(component) if earlier == EarlierOffers::Stand => {
+            Newest::PutOff(component) | Newest::Refused(component, _) if earlier == EarlierOffers::Stand => {
                 let known = self.refusals.get(&component.digest);
                 known.is_none_or(|refusal| !refusal.was_rolled_back()).then(|| component.clone())
             }
@@ -403,7 +399,7 @@ impl<R: Release> State<R> {
         };
         self.number += 1;
         let number = self.number;
-        let active = self.serving.as_ref().map(|serving| Arc::clone(&serving.active));
+        let active = self.serving.as_ref().ok().map(|serving| Arc::clone(&serving.active));
         let candidate = active.as_ref().map(|active| CandidateStatus::new(active.component(), Stage::Offered));
         let judge = Judge { number, settings, earlier, active, newest, in_force: self.settings.clone() };
         output.effects.push(Effect::Judge(Box::new(judge), proposer));
@@ -411,39 +407,44 @@ impl<R: Release> State<R> {
     }
 
     fn commit(&mut self, Proposal { settings, earlier, outcome }: Proposal<R>, output: &mut Output<R>) {
-        let canary = self.serving.as_mut().and_then(|serving| serving.canary.take());
+        let canary = match &mut self.serving {
+            Ok(serving) => serving.canary.take(),
+            Err(refusal) => {
+                *refusal = None;
+                None
+            }
+        };
         self.newest = match (mem::replace(&mut self.newest, Newest::Settled), canary) {
             _ if earlier == EarlierOffers::Forgotten => Newest::Settled,
             // Under other settings a release may be accepted.
-            (Newest::PutOff(component) | Newest::Refused(component), _) => Newest::PutOff(component),
+            (Newest::PutOff(component) | Newest::Refused(component, _), _) => Newest::PutOff(component),
             (Newest::Settled, Some(canary)) => Newest::PutOff(canary.release.component().clone()),
             (Newest::Settled, None) => Newest::Settled,
         };
         self.ask_again(settings.retry().map(ToOwned::to_owned));
         self.settings = settings;
         self.refusals.settings_changed();
-        (self.shadow, self.refused) = (None, None);
+        self.shadow = None;
         match outcome {
             SettingsOutcome::Empty => {}
             SettingsOutcome::Serves(release) => self.serve_settings(release, output),
             SettingsOutcome::KeepsConfig(release, wanted) => {
                 self.serve_settings(release, output);
                 output.report(Report::KeepsConfig(wanted.refusal.clone()));
-                self.refused = Some(wanted.refusal.clone());
-                if let Some(serving) = &mut self.serving {
+                if let Ok(serving) = &mut self.serving {
                     serving.wanted = Some(wanted);
                 }
             }
             SettingsOutcome::Stops(component, refusal) => {
-                if let Some(Serving { active, probation: Some(_), .. }) = self.serving.take() {
+                if let Ok(Serving { active, probation: Some(_), .. }) = &self.serving {
                     self.unproven = Some(Arc::clone(&active.component().digest));
                 }
-                let newest = self.judged_newest(component, &refusal);
-                if matches!(self.newest, Newest::Settled) {
-                    self.newest = newest;
-                }
+                self.remember(&refusal);
                 output.report(Report::Stopped(refusal.clone()));
-                self.refused = Some(refusal);
+                self.serving = Err(Some(refusal.clone()));
+                if matches!(self.newest, Newest::Settled) {
+                    self.newest = Newest::Refused(component, refusal);
+                }
             }
         }
     }
@@ -468,11 +469,11 @@ impl<R: Release> State<R> {
             }
             Told::Forget => {
                 self.interrupt(Offered::PutOff, output);
-                if let Some(serving) = &mut self.serving {
-                    serving.canary = None;
+                match &mut self.serving {
+                    Ok(serving) => serving.canary = None,
+                    Err(refusal) => *refusal = None,
                 }
-                self.shadow = None;
-                self.settle();
+                (self.shadow, self.newest) = (None, Newest::Settled);
             }
             Told::Quarantined(refusal) => {
                 if self.refusals.get(&refusal.digest).is_none() {
@@ -494,8 +495,8 @@ impl<R: Release> State<R> {
         }
         self.asked = asked;
         self.refusals.allow_retries();
-        if let Some(refused) = &mut self.refused {
-            refused.retried = false;
+        if let Newest::Refused(_, refusal) = &mut self.newest {
+            refusal.retried = false;
         }
         true
     }

@@ -23,7 +23,7 @@ pub struct SlotStatus {
     /// The release that is being loaded.
     pub candidate: Option<CandidateStatus>,
     /// Why the newest offer does not serve, or why the active release does not have the newest
-    /// cloud-config; none where neither is refused.
+    /// cloud-config, or why no release serves under these settings; none where nothing is refused.
     pub refused: Option<Refusal>,
     /// The releases that were rolled back, the oldest first.
     #[serde(skip)]

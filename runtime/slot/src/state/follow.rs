@@ -18,14 +18,14 @@ pub(super) struct Outline<R: Release> {
 
 impl<R: Release> State<R> {
     pub(super) fn routing(&self) -> Routing<R> {
-        let Some(Serving { active, canary, .. }) = &self.serving else { return Routing::default() };
+        let Ok(Serving { active, canary, .. }) = &self.serving else { return Routing::default() };
         let share =
             |canary: &Canary<R>| Share { release: Arc::clone(&canary.release), percent: canary.options.percent };
         Routing { active: Some(Arc::clone(active)), canary: canary.as_ref().map(share) }
     }
 
     pub(super) fn outline(&self) -> Outline<R> {
-        let serving = self.serving.as_ref();
+        let serving = self.serving.as_ref().ok();
         let canary = serving.and_then(|serving| serving.canary.as_ref());
         let probation = serving.and_then(|serving| serving.probation.as_ref());
         Outline {
@@ -81,7 +81,7 @@ impl<R: Release> State<R> {
     }
 
     fn watch(&self, place: TrialPlace) -> Option<Watch<R>> {
-        let serving = self.serving.as_ref()?;
+        let serving = self.serving.as_ref().ok()?;
         let predecessor = Arc::clone(serving.last_passed());
         Some(match place {
             TrialPlace::Canary => {
@@ -99,7 +99,7 @@ impl<R: Release> State<R> {
 
     /// The status; `draining` and the dates are the task's to tell.
     pub fn status(&self) -> SlotStatus {
-        let serving = self.serving.as_ref();
+        let serving = self.serving.as_ref().ok();
         let canary = serving.and_then(|serving| serving.canary.as_ref());
         let probation = serving.and_then(|serving| serving.probation.as_ref());
         SlotStatus {
@@ -116,7 +116,7 @@ impl<R: Release> State<R> {
                 Work::Judging { candidate, .. } => candidate.clone(),
                 Work::Idle | Work::Prepared { .. } => None,
             },
-            refused: self.refused.clone(),
+            refused: self.refused().cloned(),
             quarantine: self.refusals.quarantine(),
             source_failure: self.source_failure.clone(),
             swaps: self.swaps,

@@ -9,7 +9,7 @@ use crate::{Breach, Component, Offered, Refusal, Release, Report, Settings as _,
 impl<R: Release> State<R> {
     /// A release that is loaded begins to serve.
     pub(super) fn introduce(&mut self, release: Arc<R>, output: &mut Output<R>) -> Offered {
-        let Some(serving) = &mut self.serving else {
+        let Ok(serving) = &mut self.serving else {
             self.serve_all(release, output);
             return Offered::Activated;
         };
@@ -40,15 +40,16 @@ impl<R: Release> State<R> {
     /// A release serves all objects, on probation if the settings say so.
     fn serve_all(&mut self, release: Arc<R>, output: &mut Output<R>) {
         self.number += 1;
-        let predecessor = self.serving.as_ref().map(|serving| Arc::clone(serving.last_passed()));
+        let predecessor = self.serving.as_ref().ok().map(|serving| Arc::clone(serving.last_passed()));
         let predecessor = predecessor.filter(|predecessor| predecessor.digest() != release.digest());
         let probation = self.settings.rollout().probation.zip(predecessor);
-        let (number, wanted) = (self.number, self.serving.take().and_then(|serving| serving.wanted));
+        let wanted = self.serving.as_mut().ok().and_then(|serving| serving.wanted.take());
+        let number = self.number;
         let probation = probation.map(|(watched, predecessor)| Probation { number, predecessor, watched });
         let passes =
             probation.is_none() && (self.settings.rollout().probation.is_none() || !self.is_unproven(&release));
         self.exchange(release, output);
-        if let Some(serving) = &mut self.serving {
+        if let Ok(serving) = &mut self.serving {
             serving.probation = probation;
             serving.wanted = wanted;
         }
@@ -61,7 +62,7 @@ impl<R: Release> State<R> {
     /// probation is possible.
     pub(super) fn serve_untried(&mut self, release: Arc<R>, output: &mut Output<R>) {
         let goes_on = |serving: &Serving<R>| serving.probation.is_none() && serving.active.digest() == release.digest();
-        if !self.serving.as_ref().is_some_and(goes_on) {
+        if !self.serving.as_ref().is_ok_and(goes_on) {
             self.unproven = Some(Arc::clone(&release.component().digest));
         }
         self.exchange(release, output);
@@ -72,7 +73,7 @@ impl<R: Release> State<R> {
 
     /// The active release has passed probation, or needs none.
     fn pass(&mut self) {
-        let Some(Serving { active, .. }) = &self.serving else { return };
+        let Ok(Serving { active, .. }) = &self.serving else { return };
         // A release that passes after a retry is no longer refused.
         self.refusals.forget(active.digest());
         self.unproven.take_if(|unproven| **unproven == *active.digest());
@@ -86,11 +87,11 @@ impl<R: Release> State<R> {
     fn exchange(&mut self, active: Arc<R>, output: &mut Output<R>) {
         self.swaps += 1;
         output.report(Report::Active(Arc::clone(&active)));
-        self.serving = Some(Serving { active, probation: None, canary: None, wanted: None });
+        self.serving = Ok(Serving { active, probation: None, canary: None, wanted: None });
     }
 
     pub(super) fn trial_ended(&mut self, number: u64, result: Result<(), Breach>, output: &mut Output<R>) {
-        let Some(serving) = &mut self.serving else { return };
+        let Ok(serving) = &mut self.serving else { return };
         if let Some(Canary { release, options, .. }) = serving.canary.take_if(|canary| canary.number == number) {
             match result {
                 Ok(()) => self.serve_all(release, output),
@@ -140,11 +141,10 @@ impl<R: Release> State<R> {
         };
         self.refusals.put(&refusal);
         // Otherwise something newer was offered.
-        let has_canary = self.serving.as_ref().is_some_and(|serving| serving.canary.is_some());
+        let has_canary = self.serving.as_ref().is_ok_and(|serving| serving.canary.is_some());
         if matches!(self.newest, Newest::Settled) && (stage == Stage::Canary || !has_canary) {
-            self.newest = Newest::Refused(release.component().clone());
+            self.newest = Newest::Refused(release.component().clone(), refusal.clone());
         }
-        output.report(Report::RolledBack(refusal.clone()));
-        self.refused = Some(refusal);
+        output.report(Report::RolledBack(refusal));
     }
 }

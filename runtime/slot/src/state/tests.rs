@@ -433,7 +433,7 @@ impl World {
                 assert_eq!(state.asked.as_deref(), Some(digest), "a rolled-back release serves only on request");
             }
         }
-        if let Some(serving) = &state.serving {
+        if let Ok(serving) = &state.serving {
             let canary = serving.canary.as_ref().map(|canary| &canary.release);
             for tried in canary.into_iter().chain(serving.probation.is_some().then_some(&serving.active)) {
                 let predecessor = &serving.last_passed().component.digest;
@@ -486,6 +486,11 @@ impl World {
         self.step(Event::Request(Request::TrialEnded { number, result }));
     }
 
+    fn end_canary(&mut self) {
+        let number = self.trials[0].take().unwrap();
+        self.step(Event::Request(Request::TrialEnded { number, result: Ok(()) }));
+    }
+
     /// The operator asks for this release again.
     fn ask(&mut self, digest: Option<String>) {
         let done = Self::answer(&mut self.confirmations);
@@ -502,6 +507,7 @@ impl World {
     }
 }
 
+const CANARY: u8 = 1;
 const PROBATION: u8 = 2;
 
 /// Two releases have served, and the second one is on probation.
@@ -589,6 +595,41 @@ fn a_release_that_the_machine_cannot_load_under_new_settings_serves_after_the_ne
     world.end_work(1);
     assert_eq!(world.status.active.as_ref().unwrap().digest, *digest);
     assert!(world.status.refused.is_none());
+}
+
+/// The quarantine has the rolled-back release, and the newest offer is not refused.
+#[test]
+fn a_rollback_beside_a_canary_is_no_refusal_of_the_canary() {
+    let mut world = World::new(PROBATION | CANARY);
+    for number in 0..2 {
+        world.offer(number);
+        world.end_work(1);
+    }
+    world.end_canary();
+    assert!(world.status.probation.is_some());
+    world.offer(2);
+    world.end_work(1);
+    world.end_probation(Err(Breach::Errors { share: 1.0, before: 0.0 }));
+    assert_eq!(world.status.active.as_ref().unwrap().digest, *offered(0).digest);
+    assert_eq!(world.status.quarantine[0].digest, *offered(1).digest);
+    assert_eq!(world.status.refused, None);
+    world.end_canary();
+    assert_eq!(world.status.active.as_ref().unwrap().digest, *offered(2).digest);
+    assert_eq!(world.status.refused, None);
+}
+
+#[test]
+fn a_slot_that_settings_have_emptied_says_why_until_the_next_settings() {
+    let mut world = World::new(0);
+    world.offer(0);
+    world.end_work(1);
+    world.offer(1);
+    world.end_work(2);
+    world.reconfigure(0, 4);
+    assert_eq!(world.status.active, None);
+    assert_eq!(world.status.refused.as_ref().unwrap().digest, *offered(0).digest);
+    world.reconfigure(0, 1);
+    assert_eq!(world.status.refused, None);
 }
 
 /// The feeder offers a component once. New settings that another provider refuses are abandoned,

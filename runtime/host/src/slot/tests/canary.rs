@@ -172,11 +172,12 @@ async fn a_canary_beside_a_release_on_probation_is_compared_with_the_last_that_p
     until(&slot, |status| status.canary.is_none()).await;
     assert_eq!(offer(&slot, &sound("3")).await, Ok(Offered::Canary));
     assert_eq!(version_for(&slot, &rest[0]).await, Err(Code::Trapped));
-    until(&slot, |status| status.refused.is_some()).await;
+    until(&slot, |status| !status.quarantine.is_empty()).await;
     assert_eq!(versions(&slot, &rest).await, only("1"), "back to the one that passed probation");
     assert_eq!(versions(&slot, &share).await, only("3"), "the canary is another matter");
-    let digest = slot.status().borrow().refused.as_ref().map(|refusal| refusal.digest.clone());
-    slot.ask_again(digest).await;
+    let status = slot.status().borrow().clone();
+    assert_eq!(status.refused, None, "the newest offer is the canary");
+    slot.ask_again(Some(status.quarantine[0].digest.clone())).await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "and what was offered last");
     assert_eq!(slot.status().borrow().draining, 0);
 }
