@@ -67,7 +67,7 @@ fn halves(nodes: &NodeSet) -> (NodeSet, NodeSet) {
     (NodeSet::new(left.iter().cloned()), NodeSet::new(right.iter().cloned()))
 }
 
-/// One call; returns exactly one result for each node.
+/// One call of `instances.describe`; returns exactly one result for each node.
 async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
     // A call about many nodes names no object.
     let call = context.call(lane, None);

@@ -3,7 +3,7 @@
 //!
 //! Such a Service has the finalizer of another manager and no provider's name, so each provider may
 //! hold its load balancer. If one of them cannot be called for hours, the retries must not call the
-//! others again.
+//! others again. The ledger has no such Service: each of its entries names a provider.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -14,7 +14,7 @@ use prometheus_client::{
 use skysail_provider::{Code, Limit, LimitHit, ObjectReference};
 use tokio::sync::broadcast;
 
-use crate::{Fault, series::Providers};
+use crate::{Fault, series::SeriesByProvider};
 
 /// Records that are buffered for a slow subscriber before it loses the oldest: a few seconds of a
 /// busy controller.
@@ -180,7 +180,7 @@ pub struct CallMetrics {
     events_dropped: Family<ProviderLabels, Counter>,
     running: Family<ProviderLabels, Gauge>,
     /// The names of the providers, with the functions that were called.
-    providers: Providers<&'static str>,
+    providers: SeriesByProvider<&'static str>,
 }
 
 impl Default for CallMetrics {
@@ -207,7 +207,7 @@ impl Default for CallMetrics {
             events: Family::default(),
             events_dropped: Family::default(),
             running: Family::default(),
-            providers: Providers::default(),
+            providers: SeriesByProvider::default(),
         }
     }
 }

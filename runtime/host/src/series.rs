@@ -9,7 +9,7 @@ use std::{
 /// The providers with series, and the further labels of those series that `L` stands for. Cloning
 /// shares it.
 #[derive(Clone, Debug)]
-pub(crate) struct Providers<L>(Arc<Mutex<BTreeMap<Arc<str>, Series<L>>>>);
+pub(crate) struct SeriesByProvider<L>(Arc<Mutex<BTreeMap<Arc<str>, Series<L>>>>);
 
 #[derive(Debug)]
 struct Series<L> {
@@ -18,13 +18,13 @@ struct Series<L> {
     labels: BTreeSet<L>,
 }
 
-impl<L> Default for Providers<L> {
+impl<L> Default for SeriesByProvider<L> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<L: Ord> Providers<L> {
+impl<L: Ord> SeriesByProvider<L> {
     /// One more user of the provider's series.
     pub(crate) fn keep(&self, provider: &Arc<str>) {
         let none = || Series { users: 0, labels: BTreeSet::new() };

@@ -283,7 +283,10 @@ impl Fleet {
         async move {
             if let Err(late) = decided.await {
                 let providers = late.join(",");
-                tracing::warn!(providers, "no release serves yet; the controllers start all the same");
+                tracing::warn!(
+                    providers,
+                    "no release of these providers serves yet; the controllers start without them"
+                );
             }
         }
     }
@@ -423,8 +426,8 @@ impl Fleet {
         Ok(Judged::AsksTheSlot { spec, slot, options, earlier })
     }
 
-    /// The providers of these names, which are in the order of their age, stay. What is on disk of
-    /// the refused ones stays, too.
+    /// Ends all providers but those of `names`, which are in the order of their age. The archive of
+    /// the `refused` providers is kept, too.
     fn retain(&mut self, names: Vec<String>, refused: &[String]) {
         let known: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         self.served.retain(|name, _| known.contains(&**name));
@@ -448,7 +451,7 @@ impl Fleet {
             Change::Settings { spec, reconfiguration } => {
                 let committed = reconfiguration.commit();
                 if let Some(served) = self.served.get_mut(&spec.name) {
-                    // Reads the file again under the new limit, and tries what was refused.
+                    // Reads the file again under the new limit, and offers a refused one again.
                     let another_source = !served.spec.source.is_same_place(&spec.source);
                     // Once more: calls under the old settings went on until now.
                     spec.credentials.inherit(&served.spec.credentials);

@@ -47,7 +47,7 @@ use rustix::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skysail_egress::{READ, WRITE, check_permissions, read_own_file, write_own_file};
 
-use crate::{Digest, Offer};
+use crate::{Digest, SourceFile};
 
 #[cfg(test)]
 mod tests;
@@ -190,7 +190,7 @@ impl Archive {
     /// A record or component that fails a check is logged and treated as missing, because the
     /// source still has the component.
     #[must_use]
-    pub fn get(&self, provider: &str, source: &str, bytes_max: u64) -> Option<Offer> {
+    pub fn get(&self, provider: &str, source: &str, bytes_max: u64) -> Option<SourceFile> {
         let record = self.record(provider)?;
         if record.source != source {
             return None;
@@ -208,7 +208,7 @@ impl Archive {
             tracing::warn!(provider.name = provider, file = %path.display(), "the last release on disk does not have the recorded digest; the provider starts from its source");
             return None;
         }
-        Some(Offer { bytes, digest, origin: record.origin + KEPT_ON_DISK })
+        Some(SourceFile { bytes, digest, origin: record.origin + KEPT_ON_DISK })
     }
 
     /// Keeps a component that has passed probation, in place of the provider's previous one, and
@@ -216,7 +216,7 @@ impl Archive {
     ///
     /// # Errors
     /// The component cannot be written or exceeds the limit; the previous one stays.
-    pub fn put(&self, provider: &str, source: &str, offer: &Offer) -> Result<(), ArchiveError> {
+    pub fn put(&self, provider: &str, source: &str, offer: &SourceFile) -> Result<(), ArchiveError> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // After a restart the archived release itself is kept again.
         let origin = offer.origin.trim_end_matches(KEPT_ON_DISK).to_owned();
@@ -283,13 +283,13 @@ impl Archive {
     }
 
     /// Whether the component is on disk with every byte; a damaged one is written again.
-    fn holds(&self, offer: &Offer) -> bool {
+    fn holds(&self, offer: &SourceFile) -> bool {
         let path = self.component(&offer.digest.to_string());
         read(&path, offer.bytes.len() as u64).is_ok_and(|bytes| bytes == offer.bytes)
     }
 
     /// Removes components that no record names, and checks that the new component fits.
-    fn make_room(&self, offer: &Offer) -> Result<(), ArchiveError> {
+    fn make_room(&self, offer: &SourceFile) -> Result<(), ArchiveError> {
         let mut kept = BTreeSet::from([self.component(&offer.digest.to_string())]);
         for path in self.files("providers")? {
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();

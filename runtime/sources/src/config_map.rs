@@ -4,7 +4,7 @@
 //! 1. Each ConfigMap is watched by its name.
 //! 2. When all exist, their parts are joined in order; gzip data is decompressed on a thread of the
 //!    blocking pool.
-//! 3. A digest that differs from the last one offered becomes an [`Offer`].
+//! 3. A digest that differs from the last one offered becomes a [`SourceFile`].
 //!
 //! # Several parts
 //! A ConfigMap has at most 1 MiB, and Kubernetes cannot change two ConfigMaps atomically: between
@@ -34,7 +34,7 @@ use kube::{
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use crate::{
-    Digest, Offer, Offers, SourceError,
+    Digest, Offers, SourceError, SourceFile,
     error::{ConfigMapFailure, DIGEST_ANNOTATION},
     offer::Last,
 };
@@ -109,7 +109,7 @@ impl ConfigMapSource {
         Offers::new(receiver, watcher)
     }
 
-    async fn run(self, reports: mpsc::Sender<Result<Offer, SourceError>>) {
+    async fn run(self, reports: mpsc::Sender<Result<SourceFile, SourceError>>) {
         let Self { client, reference, bytes_max } = self;
         let api: Api<ConfigMap> = Api::namespaced(client, &reference.namespace);
         let watches = reference.names.iter().enumerate().map(|(place, name)| {
@@ -134,7 +134,7 @@ impl ConfigMapSource {
                 Err(error) => Some(Err(ConfigMapFailure::Api { reason: cause(&error) })),
             };
             let Some(looked) = looked else { continue };
-            let offer = |bytes: Bytes| Offer { digest: Digest::of(&bytes), bytes, origin: reference.to_string() };
+            let offer = |bytes: Bytes| SourceFile { digest: Digest::of(&bytes), bytes, origin: reference.to_string() };
             let failed =
                 |failure| SourceError::ConfigMap { reference: reference.to_string(), failure: Arc::new(failure) };
             let Some(report) = last.if_changed(looked.map(offer).map_err(failed)) else { continue };

@@ -5,8 +5,8 @@
 //! 1. A notification from the kernel or the slow poll wakes the source.
 //! 2. The source reads and hashes the file twice, [`FileSourceSettings::settle`] apart (without a
 //!    pause after a rename), until two readings agree.
-//! 3. A digest that differs from the last one offered becomes an [`Offer`]; an unchanged digest is
-//!    not reported.
+//! 3. A digest that differs from the last one offered becomes a [`SourceFile`]; an unchanged digest
+//!    is not reported.
 //!
 //! # Why two readings
 //! A file is replaced in three ways. A rename, and the exchange of a ConfigMap's `..data` symlink,
@@ -35,7 +35,7 @@ use tokio::{
     time,
 };
 
-use crate::{Offer, Offers, SourceError, offer::Last};
+use crate::{Offers, SourceError, SourceFile, offer::Last};
 
 mod read;
 mod watch;
@@ -122,7 +122,7 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, reports: mpsc::Sender<Result<Offer, SourceError>>) {
+    async fn run(mut self, reports: mpsc::Sender<Result<SourceFile, SourceError>>) {
         watch::warn_of_sub_path(&self.path);
         loop {
             // The watches come first, so that a change before the reading wakes the loop again.
@@ -177,8 +177,8 @@ impl Task {
         self.last.is_unchanged(reading.as_ref().map(|reading| reading.digest))
     }
 
-    fn report(&mut self, settled: Result<Reading, SourceError>) -> Option<Result<Offer, SourceError>> {
-        let offer = |Reading { bytes, digest, stamp: _ }| Offer { bytes, digest, origin: origin(&self.path) };
+    fn report(&mut self, settled: Result<Reading, SourceError>) -> Option<Result<SourceFile, SourceError>> {
+        let offer = |Reading { bytes, digest, stamp: _ }| SourceFile { bytes, digest, origin: origin(&self.path) };
         self.last.if_changed(settled.map(offer))
     }
 }

@@ -7,7 +7,7 @@
 //!    reads the artifact.
 //! 3. The source fetches a new digest: index, manifest, the component's blob. Each is checked
 //!    against the digest that refers to it.
-//! 4. A new component becomes an [`Offer`]; the same component under another manifest is not
+//! 4. A new component becomes a [`SourceFile`]; the same component under another manifest is not
 //!    reported.
 //!
 //! # Trust
@@ -21,7 +21,7 @@ use std::{sync::Arc, time::Duration};
 use oci_spec::distribution::Reference;
 use tokio::{sync::mpsc, task::JoinSet, time};
 
-use crate::{Digest, Offer, Offers, SourceError, error::RegistryFailure, offer::Last};
+use crate::{Digest, Offers, SourceError, SourceFile, error::RegistryFailure, offer::Last};
 
 mod conversation;
 mod credentials;
@@ -34,7 +34,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-pub use credentials::{Credentials, DockerConfig};
+pub use credentials::{DockerConfig, RegistryCredentials};
 pub use pull::{PullOptions, Pulled};
 pub use push::Artifact;
 pub use registry::{AddressJudge, Registry, RegistryOptions, RegistryOptionsError};
@@ -113,7 +113,7 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, reports: mpsc::Sender<Result<Offer, SourceError>>) {
+    async fn run(mut self, reports: mpsc::Sender<Result<SourceFile, SourceError>>) {
         loop {
             let OciSource { registry, reference, settings } = &self.source;
             // After a reported failure the component is fetched and reported again.
@@ -159,7 +159,7 @@ impl Task {
         Some(wait.mul_f64(0.9 + 0.2 * fastrand::f64()).max(at_least))
     }
 
-    fn report(&mut self, pulled: Result<Option<Pulled>, RegistryFailure>) -> Option<Result<Offer, SourceError>> {
+    fn report(&mut self, pulled: Result<Option<Pulled>, RegistryFailure>) -> Option<Result<SourceFile, SourceError>> {
         let reference = &self.source.reference;
         match pulled {
             Ok(None) => None,
@@ -167,7 +167,7 @@ impl Task {
                 self.manifest = Some(manifest);
                 let name = reference.whole();
                 let origin = format!("oci {}@{manifest}", name.split('@').next().unwrap_or_default());
-                self.last.if_changed(Ok(Offer { bytes, digest, origin }))
+                self.last.if_changed(Ok(SourceFile { bytes, digest, origin }))
             }
             Err(failure) => {
                 let (reference, failure) = (reference.whole(), Arc::new(failure));

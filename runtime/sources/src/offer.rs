@@ -13,7 +13,7 @@ use crate::{Digest, SourceError};
 
 /// The content of one whole file.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct SourceFile {
     /// The file's content, which nothing has checked yet.
     pub bytes: Bytes,
     /// The digest of `bytes`.
@@ -29,7 +29,7 @@ pub struct Offer {
 /// the current content. Dropping the stream ends the source.
 #[derive(Debug)]
 pub struct Offers {
-    reports: mpsc::Receiver<Result<Offer, SourceError>>,
+    reports: mpsc::Receiver<Result<SourceFile, SourceError>>,
     _watcher: JoinSet<()>,
 }
 
@@ -38,7 +38,7 @@ impl Offers {
     /// received.
     pub(crate) const QUEUE: usize = 1;
 
-    pub(crate) const fn new(reports: mpsc::Receiver<Result<Offer, SourceError>>, watcher: JoinSet<()>) -> Self {
+    pub(crate) const fn new(reports: mpsc::Receiver<Result<SourceFile, SourceError>>, watcher: JoinSet<()>) -> Self {
         Self { reports, _watcher: watcher }
     }
 
@@ -47,13 +47,13 @@ impl Offers {
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    pub async fn next(&mut self) -> Option<Result<Offer, SourceError>> {
+    pub async fn next(&mut self) -> Option<Result<SourceFile, SourceError>> {
         self.reports.recv().await
     }
 }
 
 impl Stream for Offers {
-    type Item = Result<Offer, SourceError>;
+    type Item = Result<SourceFile, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.reports.poll_recv(cx)
@@ -81,7 +81,10 @@ impl Last {
     }
 
     /// Returns the report if it differs from the last one, and remembers it.
-    pub(crate) fn if_changed(&mut self, seen: Result<Offer, SourceError>) -> Option<Result<Offer, SourceError>> {
+    pub(crate) fn if_changed(
+        &mut self,
+        seen: Result<SourceFile, SourceError>,
+    ) -> Option<Result<SourceFile, SourceError>> {
         if self.is_unchanged(seen.as_ref().map(|offer| offer.digest)) {
             return None;
         }

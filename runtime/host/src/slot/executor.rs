@@ -144,7 +144,7 @@ fn log(name: &str, report: &Report<Active>) {
             line!(error, refusal, "the active release keeps its old cloud-config, all other settings are in force");
         }
         Report::Stopped(refusal) => {
-            line!(error, refusal, "nothing serves any more, for the release cannot be loaded under the new settings");
+            line!(error, refusal, "no release serves: the active release cannot be loaded under the new settings");
         }
         Report::Shadowed(ShadowStatus { digest, asked, unanswered, differing, differences }) => {
             tracing::info!(
@@ -153,14 +153,14 @@ fn log(name: &str, report: &Report<Active>) {
                 asked,
                 unanswered,
                 differing,
-                "release asked what the one that serves was asked"
+                "shadow: the answers of the new release were compared with those of the active release"
             );
             for difference in differences {
                 tracing::warn!(provider.name = %name, component.digest = digest, "releases differ: {difference}");
             }
         }
         Report::SourceFailed(failure) => {
-            tracing::warn!(provider.name = %name, code = failure.code, "nothing to offer: {}", failure.reason);
+            tracing::warn!(provider.name = %name, code = failure.code, "the source has no component: {}", failure.reason);
         }
     }
 }

@@ -9,7 +9,7 @@ use prometheus_client::{
 };
 
 use super::Stage;
-use crate::series::Providers;
+use crate::series::SeriesByProvider;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProviderLabels {
@@ -42,7 +42,7 @@ pub struct SlotMetrics {
     shadow_differences: Family<ProviderLabels, Counter>,
     /// With the stages and codes of refusals, and the codes of rollbacks and source failures, which
     /// have no stage.
-    providers: Providers<(Option<&'static str>, &'static str)>,
+    providers: SeriesByProvider<(Option<&'static str>, &'static str)>,
 }
 
 impl SlotMetrics {

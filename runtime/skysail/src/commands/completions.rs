@@ -17,6 +17,6 @@ pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut command = Args::command().bin_name("skysail");
     command.build();
     let mut script = Vec::new();
-    args.shell.try_generate(&command, &mut script).context("cannot make the script")?;
+    args.shell.try_generate(&command, &mut script).context("cannot write the completion script")?;
     output::print(&script)
 }

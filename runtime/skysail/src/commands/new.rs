@@ -188,7 +188,8 @@ fn files(name: &str, language: Language, sdk: &Path) -> anyhow::Result<Vec<(&'st
     Ok(files)
 }
 
-/// Writes the files into a folder beside, which becomes the provider's when it is complete.
+/// Writes the files into a temporary folder beside `folder`, and renames it to `folder` when it is
+/// complete.
 fn write(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
     let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;

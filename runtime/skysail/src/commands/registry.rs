@@ -13,7 +13,7 @@ use skysail_host::{
     read_file,
 };
 use skysail_sources::{
-    Credentials, DockerConfig, Reference, Registry, RegistryFailure, RegistryOptions, TargetRefusal,
+    DockerConfig, Reference, Registry, RegistryCredentials, RegistryFailure, RegistryOptions, TargetRefusal,
 };
 
 use crate::{
@@ -54,7 +54,7 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
         // The user of this command chose the proxy.
         trusted_hosts: trusted_host.into_iter().chain(proxy.as_ref().map(|proxy| proxy.host().to_owned())).collect(),
         ca_bundle,
-        credentials: registry_config.or_else(docker_config).map(Credentials::File),
+        credentials: registry_config.or_else(docker_config).map(RegistryCredentials::File),
         proxy,
         judge: Arc::new(judge_public_address),
     };

@@ -28,13 +28,13 @@ struct ProviderList {
     api_version: String,
     #[serde(default)]
     kind: String,
-    items: Vec<Provider>,
+    items: Vec<ProviderObject>,
 }
 
 /// The fields of a `Provider` that the command prints.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Provider {
+struct ProviderObject {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
@@ -48,7 +48,7 @@ struct Provider {
 #[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
 struct Metadata {
     name: String,
-    /// `None` in the answer of a manager, whose providers may be those of a file.
+    /// `None` for a provider of a provider file, which has no generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<i64>,
 }

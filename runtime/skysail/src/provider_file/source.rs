@@ -10,9 +10,9 @@ use skysail_host::{
     egress::{CaBundleSpec, Proxy, judge_public_address},
 };
 use skysail_sources::{
-    ConfigMapReference, ConfigMapSource, Credentials, DockerConfig, FileSource, FileSourceSettings, Identity,
-    OciSource, OciSourceSettings, Offers, PublicKey, Reference, Registry, RegistryOptions, SignaturePolicy, Signers,
-    TrustRoot,
+    ConfigMapReference, ConfigMapSource, DockerConfig, FileSource, FileSourceSettings, Identity, OciSource,
+    OciSourceSettings, Offers, PublicKey, Reference, Registry, RegistryCredentials, RegistryOptions, SignaturePolicy,
+    Signers, TrustRoot,
 };
 
 use super::{explain::Finding, schema::Check};
@@ -43,7 +43,7 @@ pub(crate) struct OciComponent {
     registry: Registry,
     settings: OciSourceSettings,
     /// All settings, including certificates and credentials, to compare sources.
-    written: (String, Option<Credentials>),
+    written: (String, Option<RegistryCredentials>),
 }
 
 impl PartialEq for OciComponent {
@@ -343,17 +343,17 @@ impl Check<'_> {
         Ok(OciComponent { reference, registry, settings, written })
     }
 
-    fn registry_credentials(&mut self, from: &CredentialsFrom) -> Result<Credentials, Finding> {
+    fn registry_credentials(&mut self, from: &CredentialsFrom) -> Result<RegistryCredentials, Finding> {
         match from {
             CredentialsFrom::File(file) => {
                 // The source reads the file at each log-in; this read only checks the file.
                 self.text("spec.source.oci.credentials.file", file, DockerConfig::BYTES_MAX)?;
-                Ok(Credentials::File(self.resolve("spec.source.oci.credentials.file", file)?))
+                Ok(RegistryCredentials::File(self.resolve("spec.source.oci.credentials.file", file)?))
             }
             CredentialsFrom::SecretKeyRef(secret) => {
                 let text = self.secret("spec.source.oci.credentials.secretKeyRef", secret)?;
                 let origin = format!("Secret {}/{}", secret.namespace, secret.name);
-                Ok(Credentials::Text(DockerConfig::new(text.expose(), &origin)))
+                Ok(RegistryCredentials::Text(DockerConfig::new(text.expose(), &origin)))
             }
         }
     }

@@ -81,7 +81,7 @@ struct Keeper {
 
 impl Keeper {
     /// The component that served last.
-    async fn kept(&self) -> Option<skysail_sources::Offer> {
+    async fn kept(&self) -> Option<skysail_sources::SourceFile> {
         let Self { archive, provider, source, bytes_max } = self.clone();
         self.read(move || archive.get(&provider, &source, bytes_max)).await.flatten()
     }
@@ -104,7 +104,7 @@ impl Keeper {
 
     /// Keeps a component that has passed probation. Returns whether it is written; a failure is
     /// logged and stops nothing.
-    async fn keep(&self, offer: skysail_sources::Offer) -> bool {
+    async fn keep(&self, offer: skysail_sources::SourceFile) -> bool {
         let Self { archive, provider, source, .. } = self.clone();
         self.told(spawn_blocking(move || archive.put(&provider, &source, &offer)).await)
     }
@@ -203,7 +203,7 @@ impl<F: Fn() -> Option<Offer>> ArchiveWriter<F> {
         let digest = Digest::of(&bytes);
         // Another release may serve by now; its status comes next.
         if digest.to_string() == passed.digest {
-            if !self.keeper.keep(skysail_sources::Offer { bytes, digest, origin }).await {
+            if !self.keeper.keep(skysail_sources::SourceFile { bytes, digest, origin }).await {
                 return false;
             }
             self.kept = Some(passed.digest);
@@ -222,7 +222,7 @@ struct FeederProgress {
 async fn fill(
     slot: Arc<Slot>,
     status: watch::Receiver<SlotStatus>,
-    mut offers: impl Stream<Item = Result<skysail_sources::Offer, SourceError>> + Unpin,
+    mut offers: impl Stream<Item = Result<skysail_sources::SourceFile, SourceError>> + Unpin,
     keeper: Option<Keeper>,
     FeederProgress { decide, hear }: FeederProgress,
 ) {
@@ -315,7 +315,7 @@ mod tests {
         jail::{Compiler, JailCommand},
         slot::{ActiveStatus, Refusal, Slot, SlotServices, SlotStatus, Stage},
     };
-    use skysail_sources::{Archive, Digest, Offer, Quarantined, SourceError};
+    use skysail_sources::{Archive, Digest, Quarantined, SourceError, SourceFile};
     use tokio::{
         runtime,
         sync::watch,
@@ -334,12 +334,12 @@ mod tests {
     /// As many looks at the metrics as take about this long.
     const LOOKS_MAX: u32 = 2_000_000;
 
-    fn offer(text: &'static str) -> Offer {
+    fn offer(text: &'static str) -> SourceFile {
         let bytes = Bytes::from_static(text.as_bytes());
-        Offer { digest: Digest::of(&bytes), bytes, origin: "file p.wasm".to_owned() }
+        SourceFile { digest: Digest::of(&bytes), bytes, origin: "file p.wasm".to_owned() }
     }
 
-    fn serving(offer: &Offer, passed: bool) -> SlotStatus {
+    fn serving(offer: &SourceFile, passed: bool) -> SlotStatus {
         let active = ActiveStatus {
             swap: 1,
             digest: offer.digest.to_string(),
@@ -361,9 +361,9 @@ mod tests {
     }
 
     /// A component of which the first bytes are right, which is all that is read before the jail.
-    fn component(number: u8) -> Offer {
+    fn component(number: u8) -> SourceFile {
         let bytes = Bytes::from([&b"\0asm\x0d\0\x01\0"[..], &[number]].concat());
-        Offer { digest: Digest::of(&bytes), bytes, origin: "file p.wasm".to_owned() }
+        SourceFile { digest: Digest::of(&bytes), bytes, origin: "file p.wasm".to_owned() }
     }
 
     /// A slot whose jail never ends, with its feeder.
@@ -371,7 +371,7 @@ mod tests {
         slot: Arc<Slot>,
         /// As the slot reports it to the feeder.
         status: watch::Sender<SlotStatus>,
-        source: mpsc::Sender<Result<Offer, SourceError>>,
+        source: mpsc::Sender<Result<SourceFile, SourceError>>,
         _task: JoinSet<()>,
     }
 
@@ -393,12 +393,12 @@ mod tests {
             Self { slot, status, source, _task: task }
         }
 
-        fn offer(&self, offer: &Offer) {
+        fn offer(&self, offer: &SourceFile) {
             self.source.clone().try_send(Ok(offer.clone())).unwrap();
         }
 
         /// Waits until the release is loaded; the earlier one must not have been refused before.
-        async fn loads(&self, offer: &Offer) {
+        async fn loads(&self, offer: &SourceFile) {
             let mut status = self.slot.status();
             let digest = offer.digest.to_string();
             let loads =
@@ -512,11 +512,11 @@ mod tests {
     }
 
     /// The component as the slot has it.
-    fn active(Offer { bytes, origin, .. }: &Offer) -> Option<super::Offer> {
+    fn active(SourceFile { bytes, origin, .. }: &SourceFile) -> Option<super::Offer> {
         Some(super::Offer { bytes: bytes.clone(), origin: origin.clone() })
     }
 
-    fn offers(offers: &[&Offer]) -> watch::Receiver<Offers> {
+    fn offers(offers: &[&SourceFile]) -> watch::Receiver<Offers> {
         watch::channel(offers.iter().map(|offer| offer.digest.to_string()).collect()).1
     }
 

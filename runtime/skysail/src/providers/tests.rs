@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
-use skysail_sources::{Archive, Digest, Offer, Quarantined};
+use skysail_sources::{Archive, Digest, Quarantined, SourceFile};
 use tempfile::TempDir;
 use tokio::{
     runtime,
@@ -215,7 +215,7 @@ async fn what_is_on_disk_of_a_refused_provider_stays() {
     let archive = Arc::new(Archive::open(world.path("state"), 1 << 20).unwrap());
     world.fleet.surroundings.archive = Some(Arc::clone(&archive));
     let bytes = Bytes::from_static(b"component");
-    let offer = Offer { digest: Digest::of(&bytes), bytes, origin: "a test".to_owned() };
+    let offer = SourceFile { digest: Digest::of(&bytes), bytes, origin: "a test".to_owned() };
     archive.put("old", "source", &offer).unwrap();
     let desired = || vec![Desired { settings: None, claims: ProviderSpec::closed("sim").unwrap() }];
     let is_there = || archive.get("old", "source", 1 << 20).is_some();

@@ -179,7 +179,7 @@ async fn a_changed_path_to_an_invalid_component_leaves_the_provider_serving() {
 #[tokio::test]
 async fn readyz_fails_and_the_log_names_the_missing_component() {
     let mut run = Run::start(&provider("c", "c.example/lb", "192.0.2.0/24")).await;
-    run.says_all(&["nothing to offer", "serving HTTPS"]).await;
+    run.says_all(&["the source has no component", "serving HTTPS"]).await;
     let listed = async || Some(run.ask("readyz").await).filter(|(_, text)| text.contains("[+]watches ok"));
     let withheld = "[-]provider/c failed: reason withheld\n[+]permissions ok\n[+]watches ok\nreadyz check failed\n";
     assert_eq!(until("the first lists of the watches", listed).await, (500, withheld.to_owned()));

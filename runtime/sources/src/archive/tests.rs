@@ -13,14 +13,14 @@ use skysail_test_support::killed::{self, give_sign};
 use tempfile::TempDir;
 
 use super::{Archive, ArchiveError, AtFlags, CWD, NEW, Quarantined, StatxAttributes, StatxFlags, check_writers, statx};
-use crate::{Digest, Offer};
+use crate::{Digest, SourceFile};
 
 const SOURCE: &str = "oci ghcr.io/org/provider:v1";
 const MAX: u64 = 1 << 20;
 
-fn offer(text: &str) -> Offer {
+fn offer(text: &str) -> SourceFile {
     let bytes = Bytes::from(text.to_owned());
-    Offer { digest: Digest::of(&bytes), bytes, origin: "oci ghcr.io/org/provider:v1".to_owned() }
+    SourceFile { digest: Digest::of(&bytes), bytes, origin: "oci ghcr.io/org/provider:v1".to_owned() }
 }
 
 fn open(folder: &Path) -> Archive {

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::{sync::Notify, time};
 
 use super::{FileSource, FileSourceSettings, Watches};
-use crate::{Digest, Offer, Offers, SourceError};
+use crate::{Digest, Offers, SourceError, SourceFile};
 
 /// The timeout of every wait, far longer than any wait on a working machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ fn watch(path: &Path) -> Offers {
     FileSource::new(path.to_owned(), NO_POLL).watch()
 }
 
-async fn next(offers: &mut Offers) -> Result<Offer, SourceError> {
+async fn next(offers: &mut Offers) -> Result<SourceFile, SourceError> {
     time::timeout(PATIENCE, offers.next()).await.expect("a report must come").expect("the source must live")
 }
 

@@ -17,7 +17,7 @@ const DOCKER_HUB: (&str, &str) = ("index.docker.io", "https://index.docker.io/v1
 
 /// Where the configuration is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials {
+pub enum RegistryCredentials {
     /// A file. It is read for each login, so that rotated credentials are used.
     File(PathBuf),
     /// The configuration itself.
@@ -64,7 +64,7 @@ pub(super) enum Login {
     IdentityToken(String),
 }
 
-impl Credentials {
+impl RegistryCredentials {
     /// The login for this host; `None` if the configuration has none.
     pub(super) async fn of(&self, host: &str) -> Result<Option<Login>, RegistryFailure> {
         let unusable = |reason: String| RegistryFailure::Credentials { host: host.to_owned(), reason };

@@ -16,7 +16,7 @@ use skysail_egress::{
 use tokio::sync::Semaphore;
 use url::Url;
 
-use super::credentials::Credentials;
+use super::credentials::RegistryCredentials;
 use crate::error::TargetRefusal;
 
 /// The most headers of one answer: registries send a few dozen.
@@ -44,7 +44,7 @@ pub struct RegistryOptions {
     /// PEM certificates that are trusted in addition to the system's.
     pub ca_bundle: Option<String>,
     /// The credentials for the registry; without them requests are anonymous.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<RegistryCredentials>,
     /// The proxy of all requests, which resolves the names: [`Self::judge`] is asked about the
     /// proxy's own addresses alone, unless the proxy is one of [`Self::trusted_hosts`].
     pub proxy: Option<Proxy>,

@@ -12,7 +12,7 @@ use expect_test::{Expect, expect};
 use futures::{FutureExt as _, StreamExt as _, stream};
 
 use super::{
-    Credentials, DockerConfig, OciSource, OciSourceSettings, PullOptions, Pulled, Registry, RegistryFailure,
+    DockerConfig, OciSource, OciSourceSettings, PullOptions, Pulled, Registry, RegistryCredentials, RegistryFailure,
     RegistryOptions, Task,
     tests::server::{Asked, Server, manifest},
 };
@@ -282,13 +282,13 @@ fn guarded(asked: &Asked, scheme: &str, expected: &str) -> Option<Response> {
 }
 
 /// The same configuration as a file and as a text.
-fn docker_config(server: &Server, folder: &tempfile::TempDir) -> [Credentials; 2] {
+fn docker_config(server: &Server, folder: &tempfile::TempDir) -> [RegistryCredentials; 2] {
     let path = folder.path().join("config.json");
     let text = format!(r#"{{"auths":{{"{}":{{"auth":"bWU6c2VjcmV0"}}}}}}"#, server.host);
     std::fs::write(&path, &text).unwrap();
     let config = DockerConfig::new(&text, "Secret cloud/registry");
     assert!(!format!("{config:?}").contains("bWU6c2VjcmV0"));
-    [Credentials::File(path), Credentials::Text(config)]
+    [RegistryCredentials::File(path), RegistryCredentials::Text(config)]
 }
 
 #[tokio::test]
@@ -343,7 +343,8 @@ async fn the_error_of_unreadable_credentials_names_their_place() {
         if let Some(text) = text {
             std::fs::write(&path, text).unwrap();
         }
-        let options = RegistryOptions { credentials: Some(Credentials::File(path.clone())), ..options(&server) };
+        let options =
+            RegistryOptions { credentials: Some(RegistryCredentials::File(path.clone())), ..options(&server) };
         let failure = pull_with(options, &reference(&server, ":v1")).await.unwrap_err();
         told(&server, &failure).replace(&*path.to_string_lossy(), "CONFIG")
     };
@@ -370,7 +371,7 @@ async fn a_configuration_from_a_secret_may_not_name_a_helper() {
         (r#"{"x":1e999,"credsStore":"of-nobody"}"#, "Secret cloud/registry is not a Docker configuration"),
         ("not json", "Secret cloud/registry is not a Docker configuration"),
     ] {
-        let credentials = Credentials::Text(DockerConfig::new(text, "Secret cloud/registry"));
+        let credentials = RegistryCredentials::Text(DockerConfig::new(text, "Secret cloud/registry"));
         let options = RegistryOptions { credentials: Some(credentials), ..options(&server) };
         let failure = told(&server, &pull_with(options, &reference(&server, ":v1")).await.unwrap_err());
         assert!(failure.starts_with("RegistryCredentials: ") && failure.contains(part), "{text}: {failure}");

@@ -1,5 +1,7 @@
 //! Rules for code: names in Kubernetes objects, words of the glossary, conversions, errors, bounds.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::{
     rule::{Hit, Rule},
     source::{Source, find_word, function_name},
@@ -38,8 +40,8 @@ const VAGUE: &[&str] = &["sync", "process", "handle", "do"];
 
 pub(crate) const GLOSSARY: Rule = Rule {
     name: "glossary",
-    why: "one word, one meaning: upstream's reconcile, ensure, update, delete, initialise say what happens; sync, process, handle, do do not",
-    remedy: "use the word of upstream's Go code",
+    why: "one word, one meaning: upstream's reconcile, ensure, update, delete, initialise say what happens; sync, process, handle, do do not; two types of one name are two meanings",
+    remedy: "use the word of upstream's Go code, and another word for the second type",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/controllers/") {
@@ -50,9 +52,48 @@ pub(crate) const GLOSSARY: Rule = Rule {
                 }
             }
         }
+        hits.extend(second_meanings(tree));
         hits
     },
 };
+
+/// Words of the glossary that name several types on purpose: the same thing as a setting, a state
+/// and a status, as a trait and its implementation, or in the simulated cloud.
+const SAME_THING: &[&str] = &["Canary", "Instance", "Probation", "Release", "Shadow"];
+
+/// Types named by a word of the glossary that another type has as its name, too.
+fn second_meanings(tree: &Tree) -> Vec<Hit> {
+    let glossary = tree.files.iter().filter(|file| file.path == "deploy/docs/glossary.md");
+    let words = glossary.flat_map(File::lines).filter_map(|(_, line)| line.strip_prefix("| ")?.split(" | ").next());
+    let camel_case = |word: &str| {
+        let parts = word.split(' ').map(|part| part[..1].to_uppercase() + &part[1..]);
+        parts.collect::<String>()
+    };
+    let words: BTreeSet<_> =
+        words.map(camel_case).flat_map(|word| [format!("{word}s"), word]).filter(|word| !is_same(word)).collect();
+    let mut types = BTreeMap::<&str, Vec<Hit>>::new();
+    for (file, source) in product(tree, "runtime/") {
+        for (number, line) in source.lines().filter(|(number, _)| !source.is_test(*number)) {
+            if let Some(word) = type_name(line).and_then(|name| words.get(name)) {
+                let what = format!("a second type called `{word}`, a word of the glossary");
+                types.entry(word).or_default().push(Hit::new(&file.path, number, what));
+            }
+        }
+    }
+    types.into_values().filter(|hits| hits.len() > 1).flatten().collect()
+}
+
+fn is_same(word: &str) -> bool {
+    SAME_THING.contains(&word)
+}
+
+/// The name in the declaration of a struct, enum or trait.
+fn type_name(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub") || word.ends_with(')'));
+    let declared = matches!(words.next(), Some("struct" | "enum" | "trait"));
+    let name = words.next().filter(|_| declared)?;
+    name.split(|sign: char| !sign.is_alphanumeric()).next()
+}
 
 pub(crate) const EXHAUSTIVE_CONVERSIONS: Rule = Rule {
     name: "exhaustive-conversions",

@@ -34,11 +34,11 @@ pub(in super::super) const METADATA_URL: &str = "http://169.254.169.254";
 pub(crate) struct AwsRole {
     pub(super) endpoint: Endpoint,
     pub(in super::super) signer: AwsSigner,
-    source: Source,
+    source: KeySource,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+enum KeySource {
     WebIdentity { role_arn: String, session_name: String, identity: AwsIdentity },
     InstanceMetadata,
 }
@@ -85,31 +85,33 @@ impl AwsRole {
         let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
         let url = sts_url.map_or_else(|| format!("https://sts.{region}.{domain}"), ToOwned::to_owned);
         let source =
-            Source::WebIdentity { role_arn: role_arn.to_owned(), session_name: session_name.to_owned(), identity };
+            KeySource::WebIdentity { role_arn: role_arn.to_owned(), session_name: session_name.to_owned(), identity };
         Ok(Self { endpoint: Endpoint::parse(&url, "/")?, signer, source })
     }
 
     pub(in super::super) fn of_instance(signer: AwsSigner, url: &str) -> Result<Self, String> {
-        Ok(Self { endpoint: Endpoint::parse(url, "/")?, signer, source: Source::InstanceMetadata })
+        Ok(Self { endpoint: Endpoint::parse(url, "/")?, signer, source: KeySource::InstanceMetadata })
     }
 
     /// Whether this is the metadata service, which the operator has named by this credential.
     pub(super) fn asks_metadata_service(&self) -> bool {
-        matches!(self.source, Source::InstanceMetadata)
+        matches!(self.source, KeySource::InstanceMetadata)
             && matches!(self.endpoint.0.authority.host, AuthorityHost::Address(address) if METADATA.contains(&address))
     }
 
     pub(super) fn secrets(&self) -> &[Secret] {
         match &self.source {
-            Source::WebIdentity { identity: AwsIdentity::Token(token), .. } => token,
-            Source::WebIdentity { identity: AwsIdentity::ServiceAccount(_), .. } | Source::InstanceMetadata => &[],
+            KeySource::WebIdentity { identity: AwsIdentity::Token(token), .. } => token,
+            KeySource::WebIdentity { identity: AwsIdentity::ServiceAccount(_), .. } | KeySource::InstanceMetadata => {
+                &[]
+            }
         }
     }
 
     pub(super) fn account(&self) -> Option<&ServiceAccountTokenSpec> {
         match &self.source {
-            Source::WebIdentity { identity: AwsIdentity::ServiceAccount(account), .. } => Some(account),
-            Source::WebIdentity { identity: AwsIdentity::Token(_), .. } | Source::InstanceMetadata => None,
+            KeySource::WebIdentity { identity: AwsIdentity::ServiceAccount(account), .. } => Some(account),
+            KeySource::WebIdentity { identity: AwsIdentity::Token(_), .. } | KeySource::InstanceMetadata => None,
         }
     }
 
@@ -120,7 +122,7 @@ impl AwsRole {
         now: SystemTime,
     ) -> Result<Step, LoginError> {
         match &self.source {
-            Source::WebIdentity { role_arn, session_name, identity } => match answers {
+            KeySource::WebIdentity { role_arn, session_name, identity } => match answers {
                 [] => {
                     let token = match identity {
                         AwsIdentity::Token([token]) => token,
@@ -137,7 +139,7 @@ impl AwsRole {
                 }
                 [answer, ..] => sts_issued(answer, now).map(Step::Done),
             },
-            Source::InstanceMetadata => self.metadata_step(answers, now),
+            KeySource::InstanceMetadata => self.metadata_step(answers, now),
         }
     }
 

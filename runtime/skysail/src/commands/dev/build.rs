@@ -215,7 +215,7 @@ impl Watched {
     }
 }
 
-/// A file that is not as it was.
+/// A file that was added, changed or deleted between the two looks.
 fn changed<'a>(before: &'a Files, now: &'a Files) -> Option<&'a Path> {
     let new = now.iter().find(|(path, state)| before.get(*path) != Some(state));
     let gone = || before.iter().find(|(path, _)| !now.contains_key(*path));

@@ -29,7 +29,7 @@ pub(crate) struct Screen {
 
 /// The part that a line is about.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum Topic {
     Cluster,
     Provider,
     Release,
@@ -37,7 +37,7 @@ enum Source {
     Build,
 }
 
-impl Source {
+impl Topic {
     const fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
@@ -74,7 +74,7 @@ impl Screen {
 
     /// A line about the build of an author.
     pub(crate) fn build(self, failed: bool, text: &str) {
-        self.line(Source::Build, failed, text);
+        self.line(Topic::Build, failed, text);
     }
 
     /// The text in bold, on a terminal.
@@ -82,15 +82,15 @@ impl Screen {
         if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    fn line(self, source: Source, failed: bool, text: &str) {
+    fn line(self, topic: Topic, failed: bool, text: &str) {
         let seconds = self.start.elapsed().as_secs_f64();
-        let name = source.name();
+        let name = topic.name();
         let mark = if failed { "!" } else { " " };
         if self.colour {
             let text_colour = if failed { "31" } else { "0" };
             self.say(&format!(
                 "{seconds:8.3}s \x1b[{}m{name:<8}\x1b[0m {mark} \x1b[{text_colour}m{text}\x1b[0m",
-                source.colour()
+                topic.colour()
             ));
         } else {
             self.say(&format!("{seconds:8.3}s {name:<8} {mark} {text}"));
@@ -112,13 +112,13 @@ pub(crate) async fn show(screen: Screen, mut feeds: Feeds) {
     loop {
         tokio::select! {
             call = feeds.calls.recv() => match call {
-                Ok(record) => screen.line(Source::Provider, record.outcome != CallOutcome::Ok, &call_text(&record)),
+                Ok(record) => screen.line(Topic::Provider, record.outcome != CallOutcome::Ok, &call_text(&record)),
                 Err(error) => if ended(screen, &error) { return },
             },
             activity = feeds.activity.recv() => match activity {
                 Ok(activity) => {
                     let Activity { controller: _, provider: _, kind, object, text, failed } = activity;
-                    screen.line(Source::Cluster, failed, &format!("{kind} {object}: {text}"));
+                    screen.line(Topic::Cluster, failed, &format!("{kind} {object}: {text}"));
                 }
                 Err(error) => if ended(screen, &error) { return },
             },
@@ -153,7 +153,7 @@ pub(crate) async fn show_cloud(screen: Screen, mut changes: broadcast::Receiver<
 }
 
 fn show_change(screen: Screen, Change { verb, kind, id: _, name, tags: _ }: &Change) {
-    screen.line(Source::Cloud, false, &format!("{kind} {name} {verb}"));
+    screen.line(Topic::Cloud, false, &format!("{kind} {name} {verb}"));
 }
 
 /// Whether the feed is closed; a slow terminal only misses lines.
@@ -173,7 +173,7 @@ fn show_release(screen: Screen, known: Option<&SlotStatus>, status: &SlotStatus)
         && known.and_then(candidate).as_ref() != Some(&digest)
     {
         screen.line(
-            Source::Release,
+            Topic::Release,
             false,
             &format!("{}…: checking and compiling", digest.get(..19).unwrap_or(&digest)),
         );
@@ -184,18 +184,18 @@ fn show_release(screen: Screen, known: Option<&SlotStatus>, status: &SlotStatus)
     {
         let digest = active.digest.get(..19).unwrap_or(&active.digest);
         let text = format!("{} {} serves ({digest}…): {}", active.name, active.version, active.interfaces.join(", "));
-        screen.line(Source::Release, false, &text);
+        screen.line(Topic::Release, false, &text);
     }
     if known.and_then(|known| known.source_failure.as_ref()) != status.source_failure.as_ref()
         && let Some(failure) = &status.source_failure
     {
-        screen.line(Source::Release, true, &format!("the source cannot be read: {}", failure.reason));
+        screen.line(Topic::Release, true, &format!("the source cannot be read: {}", failure.reason));
     }
     if known.and_then(|known| known.refused.as_ref()) != status.refused.as_ref()
         && let Some(refusal) = &status.refused
     {
         let text = format!("refused while {}: {}", after(refusal.stage), refusal.reason);
-        screen.line(Source::Release, true, &text);
+        screen.line(Topic::Release, true, &text);
     }
 }
 

@@ -273,7 +273,9 @@ impl Resources {
                 FIRST_LIST.as_secs()
             )
         });
-        listed.or_exit(Reason::Unreachable)?.context("the watch of Providers ended")?;
+        listed
+            .or_exit(Reason::Unreachable)?
+            .context("the watch of Providers ended; start the manager again, and report a bug of skysail")?;
         Ok(Self::of(client, reader, touched, watch))
     }
 
@@ -333,7 +335,7 @@ impl Resources {
         while fleet.ownership() == started {
             let secrets_too = tokio::select! {
                 changed = self.touched.changed() => {
-                    changed.context("the watch of Providers ended")?;
+                    changed.context("the watch of Providers ended; start the manager again, and report a bug of skysail")?;
                     tokio::time::sleep(SETTLE).await;
                     false
                 }

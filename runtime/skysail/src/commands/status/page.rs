@@ -8,7 +8,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::Provider;
+use super::ProviderObject;
 use crate::{
     custom_resource::{Active, Calls, FailedCall, ProviderStatus},
     output::{plain, table},
@@ -18,7 +18,7 @@ use crate::{
 const NAME_WIDTH: usize = 12;
 
 /// The page.
-pub(super) fn of(provider: &Provider, wide: bool, now: Timestamp) -> String {
+pub(super) fn of(provider: &ProviderObject, wide: bool, now: Timestamp) -> String {
     let name = &provider.metadata.name;
     let Some(status) = provider.status.as_ref().filter(|status| !status.conditions.is_empty()) else {
         let lines = [

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use skysail_controllers::Finding;
 
-use super::{Provider, ProviderList, choose, page, shown};
+use super::{ProviderList, ProviderObject, choose, page, shown};
 use crate::args::StatusFormat;
 
 fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
@@ -15,7 +15,7 @@ fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
     })
 }
 
-fn provider(name: &str, status: &Value) -> Provider {
+fn provider(name: &str, status: &Value) -> ProviderObject {
     let object = json!({
         "apiVersion": "skysail.dev/v1alpha1", "kind": "Provider", "metadata": { "name": name, "generation": 3 },
         "status": status,
@@ -55,7 +55,7 @@ fn calls() -> Value {
 }
 
 /// A provider without problems.
-fn ready() -> Provider {
+fn ready() -> ProviderObject {
     let status = json!({
         "observedGeneration": 3, "active": active(), "swaps": 1, "calls": calls(),
         "conditions": [
@@ -67,7 +67,7 @@ fn ready() -> Provider {
 }
 
 /// A provider whose last release was rolled back, with another release in progress.
-fn degraded() -> Provider {
+fn degraded() -> ProviderObject {
     let why = "a call trapped: wasm trap: unreachable";
     let status = json!({
         "observedGeneration": 2, "active": active(), "swaps": 4, "draining": 1,
@@ -90,7 +90,7 @@ fn now() -> Timestamp {
     "2026-11-22T20:00:00Z".parse().unwrap()
 }
 
-fn list(items: Vec<Provider>) -> ProviderList {
+fn list(items: Vec<ProviderObject>) -> ProviderList {
     ProviderList { api_version: "skysail.dev/v1alpha1".to_owned(), kind: "ProviderList".to_owned(), items }
 }
 

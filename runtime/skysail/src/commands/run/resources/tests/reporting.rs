@@ -46,6 +46,11 @@ struct World {
 
 impl World {
     fn start() -> Self {
+        Self::start_beside(|status| status)
+    }
+
+    /// As [`World::start`], beside another client that replaces each written status.
+    fn start_beside(other: fn(Value) -> Value) -> Self {
         let (slot, status) = watch::channel(serving(1));
         let ended = Arc::<AtomicU64>::default();
         let counted = Arc::clone(&ended);
@@ -59,7 +64,7 @@ impl World {
         writer.apply_watcher_event(&watcher::Event::Apply(object(&Value::Null)));
         let reporter = Reporter::new(writer.as_reader(), reported);
         let written = Arc::<Mutex<Vec<_>>>::default();
-        let client = api(writer, Arc::clone(&written));
+        let client = api(writer, Arc::clone(&written), other);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let (events, _notices) = Events::new(ControllerMetrics::register(&mut Registry::default()));
@@ -90,8 +95,8 @@ fn object(status: &Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-/// An API server that accepts each status and sends it to the watch.
-fn api(writer: Writer<DynamicObject>, written: Arc<Mutex<Vec<(Duration, u64)>>>) -> Client {
+/// An API server that accepts each status and sends to the watch what `other` makes of it.
+fn api(writer: Writer<DynamicObject>, written: Arc<Mutex<Vec<(Duration, u64)>>>, other: fn(Value) -> Value) -> Client {
     let (began, writer) = (Instant::now(), Arc::new(Mutex::new(writer)));
     let service = service_fn(move |request: Request<Body>| {
         let (writer, written) = (Arc::clone(&writer), Arc::clone(&written));
@@ -100,7 +105,7 @@ fn api(writer: Writer<DynamicObject>, written: Arc<Mutex<Vec<(Duration, u64)>>>)
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let status = serde_json::from_slice::<Value>(&body).unwrap()["status"].take();
             written.lock().unwrap().push((began.elapsed(), status["calls"][0]["calls"].as_u64().unwrap_or_default()));
-            let object = object(&status);
+            let object = object(&other(status));
             writer.lock().unwrap().apply_watcher_event(&watcher::Event::Apply(object.clone()));
             Ok::<_, Infallible>(Response::new(Body::from(serde_json::to_vec(&object).unwrap())))
         }
@@ -138,4 +143,13 @@ async fn a_new_release_is_written_at_once_with_its_statistics_and_restarts_the_m
     assert_eq!(world.written(), written);
     world.pass(60, 1).await;
     assert_eq!(world.written().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_another_client_empties_each_time_is_written_every_30_seconds() {
+    let world = World::start_beside(|_| Value::Null);
+    world.pass(3_600, 0).await;
+    let written = world.written();
+    assert!((118..=122).contains(&written.len()), "{} writes in an hour", written.len());
+    assert!(written.windows(2).all(|two| two[1].0 - two[0].0 >= Duration::from_secs(29)), "{written:?}");
 }
