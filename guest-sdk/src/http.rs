@@ -115,6 +115,14 @@ mod tests {
     use super::every;
     use crate::{Error, Result, bindings::imports::skysail::provider::http::Failure};
 
+    /// Such a failure must not count against the release: the operator has to act.
+    #[test]
+    fn a_request_that_the_operator_does_not_allow_is_denied() {
+        let error = Error::from(Failure::Forbidden("no credential is called 'apj'; there is 'api'".to_owned()));
+        let expected = "the operator does not allow it: no credential is called 'apj'; there is 'api'";
+        assert_eq!(error, Error::Denied(expected.to_owned()));
+    }
+
     /// A wrong password must not look like an outage, and an outage must not look like a wrong
     /// password.
     #[test]

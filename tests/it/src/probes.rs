@@ -66,6 +66,7 @@ const TESTS: &[(&str, fn())] = &[
     ("names", provider::names_cost_does_not_depend_on_other_fields_of_a_node),
     ("println", soft::println_of_the_sdk_becomes_log_lines),
     ("regression", provider::regression_has_the_identity_of_simcloud_and_traps_when_called),
+    ("request-then-trap", http::request_then_trap_is_the_releases_fault_only_if_the_request_was_answered),
     ("result-bytes", guards::result_bytes_end_a_call_before_the_host_copies),
     ("shadow-writes", http::shadow_writes_do_not_reach_the_cloud),
     ("strings", guards::strings_between_inner_components_end_at_the_cpu_time),

@@ -218,6 +218,11 @@ impl HttpBudget {
         spent.usage.bytes_received = spent.usage.bytes_received.saturating_add(bytes);
     }
 
+    /// Counts a request that has no HTTP client, because the operator wrote no egress rules.
+    pub fn note_denied(&self) {
+        self.shared.spent().usage.denied += 1;
+    }
+
     /// Counts an answer as failed or denied by its status.
     pub(crate) fn note_status(&self, status: u16) {
         let mut spent = self.shared.spent();

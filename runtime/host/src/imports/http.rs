@@ -27,10 +27,30 @@ pub(crate) enum HttpAccess {
     All,
 }
 
+/// Why a call has no HTTP client.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NoClient {
+    Contract,
+    NoEgressRules,
+}
+
+impl NoClient {
+    /// The failure of one request, which is counted where the operator is at fault.
+    pub(super) fn failure(self, budget: &HttpBudget) -> http_client::Failure {
+        let why = match self {
+            Self::Contract => "the contract does not allow this function to send requests",
+            Self::NoEgressRules => {
+                budget.note_denied();
+                "this provider may not send requests, because the provider file has no egress rule for it; add one"
+            }
+        };
+        http_client::Failure::new(FailureKind::Forbidden, why)
+    }
+}
+
 /// The HTTP side of one call.
 pub(crate) struct HttpCall {
-    /// The client, or the reason why this call may not send requests.
-    client: Result<Arc<HttpClient>, &'static str>,
+    client: Result<Arc<HttpClient>, NoClient>,
     budget: HttpBudget,
     /// Bytes of responses that fit into the guest's memory.
     room: u64,
@@ -41,10 +61,8 @@ pub(crate) struct HttpCall {
 impl HttpCall {
     pub(crate) fn new(sandbox: &Sandbox, access: HttpAccess, deadline: Instant, call: &Call) -> Self {
         let client = match access {
-            HttpAccess::None => Err("the contract does not allow this function to send requests"),
-            HttpAccess::Reads | HttpAccess::All => sandbox.http().cloned().ok_or(
-                "this provider may not send requests, because the provider file has no egress rule for it; add one",
-            ),
+            HttpAccess::None => Err(NoClient::Contract),
+            HttpAccess::Reads | HttpAccess::All => sandbox.http().cloned().ok_or(NoClient::NoEgressRules),
         };
         let (limits, deadline) = (sandbox.limits(), Some(deadline));
         let budget = match access {
@@ -58,8 +76,8 @@ impl HttpCall {
     ///
     /// # Errors
     /// The reason why the call may not send requests.
-    pub(super) fn client(&self) -> Result<&Arc<HttpClient>, &'static str> {
-        self.client.as_ref().map_err(|refused| *refused)
+    pub(super) fn client(&self) -> Result<&Arc<HttpClient>, NoClient> {
+        self.client.as_ref().map_err(|none| *none)
     }
 
     pub(super) fn budget(&self) -> &HttpBudget {
@@ -107,7 +125,7 @@ impl CallState {
         self.fuel_charge.entries(requests.iter().map(|request| request.headers.len() + request.extra.len()).sum());
         let client = match client {
             Ok(client) => client,
-            Err(why) => return requests.iter().map(|_| Err(Failure::Forbidden((*why).to_owned()))).collect(),
+            Err(none) => return requests.iter().map(|_| Err(failure_to_guest(none.failure(budget)))).collect(),
         };
         let asked: u64 = requests.iter().map(request_bytes).sum();
         let requests = requests.into_iter().map(request_of).collect();

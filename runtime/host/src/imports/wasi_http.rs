@@ -27,7 +27,7 @@ use wasmtime_wasi_http::{
     Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
 };
 
-use super::http::HttpCall;
+use super::http::{HttpCall, NoClient};
 use crate::{
     fuel_charge::Owed,
     http_client::{Failure, FailureKind, Held, HttpBudget, HttpClient, HttpRequest, HttpResponse},
@@ -60,7 +60,7 @@ pub(crate) struct WasiHttp {
 /// Sends the guest's requests.
 #[derive(Clone)]
 struct Bridge {
-    client: Result<Arc<HttpClient>, &'static str>,
+    client: Result<Arc<HttpClient>, NoClient>,
     budget: HttpBudget,
     held: Arc<Held>,
     bodies: Arc<Bodies>,
@@ -138,7 +138,7 @@ impl Bridge {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
     ) -> Result<(Response<WasiBody>, Finished), Failure> {
-        let client = self.client.as_ref().map_err(|why| Failure::new(FailureKind::Forbidden, why))?;
+        let client = self.client.as_ref().map_err(|none| none.failure(&self.budget))?;
         let (parts, body) = request.into_parts();
         // Check the limit before the body is read: a guest can open as many requests as it has
         // handles.

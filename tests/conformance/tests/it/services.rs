@@ -178,6 +178,21 @@ async fn a_failing_ensure_backs_off_and_a_change_ends_the_backoff() {
     assert_eq!(world.transcript().await.matches("provider ensure").count(), 1);
 }
 
+/// The author of the provider reads the Events of a user's cluster, and may not have the log.
+#[tokio::test(start_paused = true)]
+async fn the_text_and_the_place_of_a_panic_stand_in_the_event() {
+    let mut world = with_web().await;
+    let trap = "the guest trapped: panicked at src/load_balancers.rs:12:9: no zone; in acme::ensure";
+    world.fake().fail_next("ensure", Error::new(Code::Trapped, trap));
+    world.patch_service("web", json!({ "metadata": { "annotations": { "a": "1" } } })).await;
+    pass(2 * S).await;
+    let events = world.transcript().await;
+    let expected = format!(
+        "Warning SyncLoadBalancerFailed x1: Error syncing load balancer: failed to ensure load balancer: {trap}"
+    );
+    assert!(events.contains(&expected), "{events}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_valid_is_never_written() {
     let mut world = World::new().start().await;

@@ -1,6 +1,6 @@
 //! Limits that end the call.
 
-use skysail_host::{Allocation, CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, describe};
+use skysail_host::{Allocation, CallRecorder, Engine, Fault, Limits, Release, Sandbox, SandboxOptions, describe};
 use skysail_provider::{Call, Clusters, Code, Limit, LimitHit};
 
 use super::{Attack, Attacked, Setup, ended_by};
@@ -88,6 +88,7 @@ pub(super) async fn deadline_ends_a_guest_that_waits() {
             assert_eq!(error.code, Code::DeadlineExceeded);
             assert_eq!(error.message, "clusters.master did not end within 2000 ms (spec.limits.deadlineMs); check the cloud's latency, or raise the limit");
             assert!(record.wall.as_millis() >= 2_000 && record.guest < record.wall / 2, "{record:?}");
+            assert_eq!(record.fault, Some(Fault::Machine), "no CPU time was used and no request was sent");
         })
         .await;
 }
@@ -101,6 +102,9 @@ async fn a_deadline_ends_a_guest_that_computes_too() {
         .run(Attack::Master, |result, record| {
             assert_eq!(result.unwrap_err().code, Code::DeadlineExceeded);
             assert!(record.guest.as_millis() >= 100 && record.limits_hit.is_empty(), "{record:?}");
+            // A busy machine gives the guest less than half of the deadline as CPU time.
+            let computed = record.cpu.as_millis() >= 750;
+            assert_eq!(record.fault, Some(if computed { Fault::Release } else { Fault::Machine }), "{record:?}");
         })
         .await;
 }

@@ -8,17 +8,18 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use skysail_host::{
-    CallRecorder, Engine, Limits, SandboxOptions,
+    CallRecorder, Engine, Fault, Limits, SandboxOptions,
     credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::{HttpClient, Resolver},
     slot::{Offer, Offered},
 };
-use skysail_provider::{Call, DryRun, Limit, LimitHit, LoadBalancerInventory as _};
+use skysail_provider::{Call, Code, DryRun, Limit, LimitHit, LoadBalancerInventory as _};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -34,6 +35,10 @@ use crate::components::{built, marked};
 enum Answer {
     /// 200 with a body of this size in bytes.
     Body(usize),
+    /// This status without a body.
+    Status(u16),
+    /// 200 after this time.
+    After(Duration),
     /// 200, but only when this many requests wait for a response.
     Together(Arc<Barrier>),
     /// No response, ever.
@@ -120,21 +125,76 @@ async fn serve(mut connection: TcpStream, answer: Answer, requests: Arc<AtomicU6
         let Some(head) = take_request(&mut read) else { continue };
         heads.lock().unwrap().push(head);
         requests.fetch_add(1, Ordering::SeqCst);
+        let mut status = 200;
         let body = match &answer {
             Answer::Body(len) => *len,
+            Answer::Status(other) => {
+                status = *other;
+                0
+            }
+            Answer::After(time) => {
+                wait(*time).await;
+                2
+            }
             Answer::Together(barrier) => {
                 barrier.wait().await;
                 2
             }
             Answer::Never => std::future::pending().await,
         };
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {body}\r\n\r\n");
+        let head = format!("HTTP/1.1 {status} Status\r\ncontent-length: {body}\r\n\r\n");
         if connection.write_all(head.as_bytes()).await.is_err()
             || connection.write_all(&vec![b'x'; body]).await.is_err()
         {
             return;
         }
     }
+}
+
+async fn wait(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn request_then_trap_is_the_releases_fault_only_if_the_request_was_answered() {
+    for (status, fault) in [
+        (200, Fault::Release),
+        (401, Fault::Operator),
+        (403, Fault::Operator),
+        (429, Fault::Cloud),
+        (503, Fault::Cloud),
+    ] {
+        let server = Server::new(Answer::Status(status)).await;
+        let attacked = server.attacked_by("request-then-trap", Limits::default()).await;
+        attacked
+            .run(Attack::Master, |result, record| {
+                assert_eq!(result.unwrap_err().code, Code::Trapped);
+                assert_eq!((record.http.requests, record.fault), (1, Some(fault)), "{status}");
+            })
+            .await;
+    }
+    // Without egress rules the request is denied.
+    let attacked = Attacked::new("request-then-trap", Limits::default()).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result.unwrap_err().code, Code::Trapped);
+            assert_eq!((record.http.requests, record.fault), (0, Some(Fault::Operator)));
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_that_passes_while_the_cloud_answers_slowly_is_the_clouds_fault() {
+    let server = Server::new(Answer::After(Duration::from_millis(300))).await;
+    // The calls that do not wait have the same deadline, and meet it on a busy machine.
+    let limits = Limits { deadline_ms: 2_000, http_time_ms: 2_000, ..Limits::default() };
+    let attacked = server.attacked_by("http-requests", limits).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result.unwrap_err().code, Code::DeadlineExceeded);
+            assert_eq!(record.fault, Some(Fault::Cloud), "{record:?}");
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

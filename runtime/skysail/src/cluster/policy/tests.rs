@@ -1,6 +1,7 @@
 //! Connections to a server on loopback that answers each request or none.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -133,6 +134,36 @@ async fn an_answer_with_an_error_is_given_to_the_caller_and_the_request_is_not_s
     assert!(server.seen.try_recv().is_err(), "the request was sent again");
 }
 
+/// A cluster whose credentials come from a shell script.
+fn with_plugin(server: &str, script: &str) -> Cluster {
+    let mut config = Config::new(server.parse().unwrap());
+    let plugin = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "sh", "args": ["-c", script],
+    });
+    config.auth_info.exec = Some(serde_json::from_value::<ExecConfig>(plugin).unwrap());
+    Cluster::at(config)
+}
+
+/// The result of `work` when `deadline` has passed since a plugin wrote its process ID into this
+/// file and did not end.
+async fn at_its_deadline<T>(work: impl Future<Output = T>, pid: &Path, deadline: Duration) -> T {
+    let mut work = std::pin::pin!(work);
+    let pid = loop {
+        // The clock does not move by itself while a plugin runs.
+        assert!(futures::poll!(&mut work).is_pending());
+        if let Ok(pid) = std::fs::read_to_string(pid) {
+            break pid;
+        }
+        tokio::task::yield_now().await;
+    };
+    tokio::time::advance(deadline).await;
+    let result = work.await;
+    let killed = std::process::Command::new("kill").arg(pid.trim()).status().unwrap();
+    assert!(killed.success());
+    result
+}
+
 /// A plugin that waits, for example for a person who is not there.
 #[tokio::test(start_paused = true)]
 async fn an_exec_plugin_that_does_not_end_fails_the_start_with_a_sentence_and_blocks_no_task() {
@@ -140,27 +171,32 @@ async fn an_exec_plugin_that_does_not_end_fails_the_start_with_a_sentence_and_bl
     let pid = folder.path().join("pid");
     // kube runs the plugin a second time after it failed.
     let script = format!("[ -e {0} ] && exit 1; echo $$ >{0}.new && mv {0}.new {0} && exec sleep 1000", pid.display());
-    let mut config = Config::new("http://192.0.2.1".parse().unwrap());
-    let plugin = json!({
-        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
-        "command": "sh", "args": ["-c", script],
-    });
-    config.auth_info.exec = Some(serde_json::from_value::<ExecConfig>(plugin).unwrap());
-    let cluster = Cluster::at(config);
-    let mut making = std::pin::pin!(cluster.client("test"));
-    let pid = loop {
-        // The clock does not move by itself while a plugin runs.
-        assert!(futures::poll!(&mut making).is_pending());
-        if let Ok(pid) = std::fs::read_to_string(&pid) {
-            break pid;
-        }
-        tokio::task::yield_now().await;
-    };
-    tokio::time::advance(EXEC_PLUGIN).await;
-    let error = making.await.err().unwrap();
-    let killed = std::process::Command::new("kill").arg(pid.trim()).status().unwrap();
-    assert!(killed.success());
+    let cluster = with_plugin("http://192.0.2.1", &script);
+    let error = at_its_deadline(cluster.client("test"), &pid, EXEC_PLUGIN).await.err().unwrap();
     let why = "cannot make a client of the cluster: the exec plugin sh of the kubeconfig gave no credentials within \
                120 s; run the plugin by hand to see why";
     assert_eq!(format!("{error:#}"), why);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exec_plugin_that_does_not_renew_an_expired_token_ends_the_request_at_its_deadline() {
+    let mut server = Server::start(None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (expires, pid) = (folder.path().join("expires"), folder.path().join("pid"));
+    let expired = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "status": { "token": "expired", "expirationTimestamp": "2020-01-01T00:00:00Z" },
+    });
+    // kube runs the plugin a second time after it failed.
+    let script = format!(
+        "[ -e {0} ] || {{ echo '{expired}'; exit; }}; [ -e {1} ] && exit 1; echo $$ >{1}.new && mv {1}.new {1} && exec sleep 1000",
+        expires.display(),
+        pid.display()
+    );
+    let cluster = with_plugin(&format!("http://{}", server.address), &script);
+    let api: Api<ConfigMap> = Api::namespaced(cluster.client("test").await.unwrap(), "default");
+    std::fs::write(expires, "").unwrap();
+    let error = at_its_deadline(api.get("a"), &pid, Duration::from_mins(1)).await.unwrap_err();
+    assert!(with_causes(&error).contains("did not answer"), "{}", with_causes(&error));
+    assert!(server.seen.try_recv().is_err(), "the request was sent");
 }
