@@ -466,8 +466,8 @@ pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError 
 }
 
 /// The system's root certificates when the first client was made. To read and parse hundreds of
-/// certificates blocks a thread: once, at the start of the process, when no other task needs the
-/// thread, and not again for each change of a provider.
+/// certificates blocks a thread: once, for the first client of the process, and not again for each
+/// change of a provider.
 static SYSTEM: LazyLock<RootCertStore> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     let (taken, ignored) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

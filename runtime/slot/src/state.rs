@@ -103,7 +103,7 @@ enum Work<R: Release> {
 enum Newest {
     /// It serves, or is forgotten.
     Settled,
-    /// New settings interrupted it, or came after its refusal: it is loaded again.
+    /// New settings interrupted it, ended its canary or came after its refusal: it is loaded again.
     PutOff(Component),
     /// It is loaded again only where the refusal does not last or the operator asks for it.
     Refused(Component, Refusal),
@@ -407,13 +407,7 @@ impl<R: Release> State<R> {
     }
 
     fn commit(&mut self, Proposal { settings, earlier, outcome }: Proposal<R>, output: &mut Output<R>) {
-        let canary = match &mut self.serving {
-            Ok(serving) => serving.canary.take(),
-            Err(refusal) => {
-                *refusal = None;
-                None
-            }
-        };
+        let canary = self.forget();
         self.newest = match (mem::replace(&mut self.newest, Newest::Settled), canary) {
             _ if earlier == EarlierOffers::Forgotten => Newest::Settled,
             // Under other settings a release may be accepted.
@@ -424,7 +418,6 @@ impl<R: Release> State<R> {
         self.ask_again(settings.retry().map(ToOwned::to_owned));
         self.settings = settings;
         self.refusals.settings_changed();
-        self.shadow = None;
         match outcome {
             SettingsOutcome::Empty => {}
             SettingsOutcome::Serves(release) => self.serve_settings(release, output),
@@ -449,6 +442,19 @@ impl<R: Release> State<R> {
         }
     }
 
+    /// Ends what earlier settings or another source began or said: the canary, the shadow and the
+    /// reason why no release serves.
+    fn forget(&mut self) -> Option<Canary<R>> {
+        self.shadow = None;
+        match &mut self.serving {
+            Ok(serving) => serving.canary.take(),
+            Err(refusal) => {
+                *refusal = None;
+                None
+            }
+        }
+    }
+
     /// The same release as before, or the newest one where the active release refused the settings.
     fn serve_settings(&mut self, release: Arc<R>, output: &mut Output<R>) {
         if let Newest::PutOff(component) = &self.newest
@@ -469,11 +475,8 @@ impl<R: Release> State<R> {
             }
             Told::Forget => {
                 self.interrupt(Offered::PutOff, output);
-                match &mut self.serving {
-                    Ok(serving) => serving.canary = None,
-                    Err(refusal) => *refusal = None,
-                }
-                (self.shadow, self.newest) = (None, Newest::Settled);
+                self.forget();
+                self.newest = Newest::Settled;
             }
             Told::Quarantined(refusal) => {
                 if self.refusals.get(&refusal.digest).is_none() {

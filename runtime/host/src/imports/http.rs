@@ -76,8 +76,8 @@ impl HttpCall {
     ///
     /// # Errors
     /// The reason why the call may not send requests.
-    pub(super) fn client(&self) -> Result<&Arc<HttpClient>, NoClient> {
-        self.client.as_ref().map_err(|none| *none)
+    pub(super) fn client(&self) -> Result<Arc<HttpClient>, NoClient> {
+        self.client.clone()
     }
 
     pub(super) fn budget(&self) -> &HttpBudget {

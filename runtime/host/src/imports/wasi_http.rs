@@ -87,7 +87,7 @@ impl WasiHttp {
         let mut ctx = WasiHttpCtx::new();
         ctx.set_field_size_limit(FIELDS_BYTES_MAX);
         let bridge = Bridge {
-            client: call.client().cloned(),
+            client: call.client(),
             budget: call.budget().clone(),
             held: Arc::new(Held::new(call.room())),
             bodies: Arc::new(Bodies { held: AtomicU64::new(0), max: call.bodies() }),

@@ -125,20 +125,16 @@ async fn serve(mut connection: TcpStream, answer: Answer, requests: Arc<AtomicU6
         let Some(head) = take_request(&mut read) else { continue };
         heads.lock().unwrap().push(head);
         requests.fetch_add(1, Ordering::SeqCst);
-        let mut status = 200;
-        let body = match &answer {
-            Answer::Body(len) => *len,
-            Answer::Status(other) => {
-                status = *other;
-                0
-            }
+        let (status, body) = match &answer {
+            Answer::Body(len) => (200, *len),
+            Answer::Status(status) => (*status, 0),
             Answer::After(time) => {
                 wait(*time).await;
-                2
+                (200, 2)
             }
             Answer::Together(barrier) => {
                 barrier.wait().await;
-                2
+                (200, 2)
             }
             Answer::Never => std::future::pending().await,
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     rule::{Hit, Rule},
-    source::{Source, find_word, function_name},
+    source::{Source, find_word, function_name, type_name},
     tree::{File, Tree},
 };
 
@@ -69,30 +69,20 @@ fn second_meanings(tree: &Tree) -> Vec<Hit> {
         let parts = word.split(' ').map(|part| part[..1].to_uppercase() + &part[1..]);
         parts.collect::<String>()
     };
-    let words: BTreeSet<_> =
-        words.map(camel_case).flat_map(|word| [format!("{word}s"), word]).filter(|word| !is_same(word)).collect();
+    let words = words.map(camel_case).flat_map(|word| [format!("{word}s"), word]);
+    let words: BTreeSet<_> = words.filter(|word| !SAME_THING.contains(&word.as_str())).collect();
     let mut types = BTreeMap::<&str, Vec<Hit>>::new();
     for (file, source) in product(tree, "runtime/") {
         for (number, line) in source.lines().filter(|(number, _)| !source.is_test(*number)) {
-            if let Some(word) = type_name(line).and_then(|name| words.get(name)) {
+            // An alias and an associated type are no other types.
+            let is_another = line.split_whitespace().all(|word| word != "type");
+            if let Some(word) = type_name(line).filter(|_| is_another).and_then(|name| words.get(name)) {
                 let what = format!("a second type called `{word}`, a word of the glossary");
                 types.entry(word).or_default().push(Hit::new(&file.path, number, what));
             }
         }
     }
     types.into_values().filter(|hits| hits.len() > 1).flatten().collect()
-}
-
-fn is_same(word: &str) -> bool {
-    SAME_THING.contains(&word)
-}
-
-/// The name in the declaration of a struct, enum or trait.
-fn type_name(line: &str) -> Option<&str> {
-    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub") || word.ends_with(')'));
-    let declared = matches!(words.next(), Some("struct" | "enum" | "trait"));
-    let name = words.next().filter(|_| declared)?;
-    name.split(|sign: char| !sign.is_alphanumeric()).next()
 }
 
 pub(crate) const EXHAUSTIVE_CONVERSIONS: Rule = Rule {
