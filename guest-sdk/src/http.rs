@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The host checks each request against the egress rules, limits and counts it, and adds the named
-//! credential. The host repeats no request: return the error, and the host calls the provider
+//! credential. The host does not retry a request: return the error, and the host calls the provider
 //! again. Redirects are not followed.
 
 mod request;

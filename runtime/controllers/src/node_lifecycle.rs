@@ -141,7 +141,8 @@ fn is_still_its(context: &Context, lane: &Lane, view: &NodeView) -> bool {
     context.nodes.still_owned(view, lane.id).is_some() && !context.nodes.is_disputable(lane.id)
 }
 
-/// Plans the action for each node that is not ready, or is ready with a leftover taint.
+/// Plans the action for each node that is not ready, and for each ready node that still has the
+/// taint of a node that was shut down.
 async fn look(context: &Context, lane: &Arc<Lane>, now: Instant) -> Vec<(NodeView, Action)> {
     // observe (pure)
     let views = context.nodes.troubled(lane.id);

@@ -168,7 +168,7 @@ impl Pass<'_> {
                 controller.name = actor.controller,
                 provider.name = actor.provider,
                 reason,
-                "the route controller does nothing for this provider"
+                "the route controller creates no routes for this provider"
             );
             if cloud.routes().is_some() {
                 let kind = (EventKind::Warning, reasons::ROUTES_NOT_CONFIGURED);

@@ -1,5 +1,6 @@
-//! A watch of the lease, which reports renewals, releases, other holders and the deletion at once.
-//! A replica without events reads the lease every few seconds anyway.
+//! A watch of the Lease, which reports at once that the Lease was renewed, released, taken by
+//! another holder or deleted. Each replica also reads the Lease every few seconds, for events that
+//! the watch loses.
 
 use std::{error::Error as StdError, time::Duration};
 

@@ -85,7 +85,7 @@ pub struct CallRecord {
     pub fuel: u64,
     /// Wall time from start to end of the call, including the time waiting for a place.
     pub wall: Duration,
-    /// Time waiting for a place among the provider's concurrent calls.
+    /// Time that the call waited until fewer than `concurrentCalls` calls of its provider ran.
     pub waited: Duration,
     /// CPU time, of the guest and of the host for it.
     pub cpu: Duration,

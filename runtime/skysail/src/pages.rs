@@ -13,7 +13,7 @@ const PAGES: [(&str, &str); 8] = [
     ("deploy/docs/glossary.md", include_str!("../../../deploy/docs/glossary.md")),
 ];
 
-/// The first column of the tables whose rows are looked up by it.
+/// The heads of the first column of the tables in which a row is found by its name.
 const KEYS: [&str; 8] = ["code", "code of the provider", "reason", "condition", "metric", "limit", "flag", "word"];
 
 /// A row of a table.

@@ -139,7 +139,7 @@ async fn accept_all(listener: TcpListener, balancer: Arc<Mutex<Balancer>>) {
                     connections.spawn(carry(client, peer.ip(), Arc::clone(&balancer)));
                 }
                 Ok((refused, peer)) => {
-                    tracing::debug!(%peer, "client is outside the allowed sources");
+                    tracing::debug!(%peer, "connection refused: the client is outside the allowed sources");
                     drop(refused);
                 }
                 Err(error) => {

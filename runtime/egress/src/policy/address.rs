@@ -132,10 +132,10 @@ pub enum CidrError {
     /// `::ffff:10.0.0.0/104`.
     #[error("spells IPv4 addresses as IPv6; write them as IPv4")]
     EmbeddedIpv4,
-    /// No part of it is refused.
+    /// No part of the CIDR is refused.
     #[error("is public; public addresses need no permission, leave it out")]
     Public,
-    /// It contains more than one refused range, or a refused range and public addresses.
+    /// The CIDR contains more than one refused range, or a refused range and public addresses.
     #[error("is wider than any range that may be opened; allow each network by itself, for example {0} ({1})")]
     TooWide(IpNet, &'static str),
     /// No server has an address in the range.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{bindings::PACKAGE, imports::has_wasi};
 
-/// The rule of the linker: the same major version, or below 1.0 the same minor version. A
+/// The rule of wasmtime's linker: the same major version, or below 1.0 the same minor version. A
 /// pre-release matches only itself.
 fn matches(one: &Version, other: &Version) -> bool {
     if !one.pre.is_empty() || !other.pre.is_empty() {

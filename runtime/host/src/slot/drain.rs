@@ -47,7 +47,7 @@ impl Slot {
         tracing::warn!(
             provider.name = %self.name,
             component.digest = release.digest(),
-            "a provider call did not end in time after its release or its settings were replaced ({} s, {} s): it is cancelled and repeated",
+            "a provider call still ran {} s after its release was replaced, or {} s after its settings were: it is cancelled and repeated",
             DRAIN.as_secs(),
             SETTINGS.as_secs()
         );

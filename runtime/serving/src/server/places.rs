@@ -14,7 +14,7 @@ type Taken = HashMap<IpAddr, usize>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 
-/// The place of one connection, which is free again after a drop.
+/// The place of one connection, which is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,

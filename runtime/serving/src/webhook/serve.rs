@@ -62,7 +62,7 @@ async fn answer(
         Ok(review) => (StatusCode::OK, ([(CONTENT_TYPE, "application/json")], review.to_string()).into_response()),
         Err((code, problem)) => {
             if let Some(left_out) = admission.warnings.take() {
-                tracing::warn!("the webhook {:?} answers {code}: {problem}{left_out}", webhook.name());
+                tracing::warn!("the webhook {:?} answers a request with {code}: {problem}{left_out}", webhook.name());
             }
             (code, (code, problem + "\n").into_response())
         }

@@ -243,7 +243,7 @@ async fn fill(
         Some(_) | None => None,
     };
     if let Some((keeper, kept)) = kept {
-        tracing::info!(provider.name = keeper.provider, component.digest = %kept.digest, "taking up what served last");
+        tracing::info!(provider.name = keeper.provider, component.digest = %kept.digest, "offering the release that served before the restart, from the state folder");
         note(kept.digest);
         // The source comes after it, so that a new release has a predecessor. But a release that
         // cannot be loaded must not keep a fix from being offered.

@@ -163,7 +163,7 @@ fn volume<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<Persist
         let object: core::PersistentVolume =
             serde_json::from_value(object).context("volume is not a Kubernetes PersistentVolume")?;
         let volume = provider_volume(&object);
-        volume.map(Box::new).context("volume is not a cloud volume; the manager would call no provider for it")
+        volume.map(Box::new).context("volume has no source that a cloud provider serves (csi, or a cloud's own type); the manager would call no provider for it")
     })
 }
 
@@ -328,7 +328,7 @@ mod tests {
         assert!(format!("{error:#}").contains("nodes[0] has no metadata.name"), "{error:#}");
         let local = json!({"volume": {"metadata": {"name": "a"}, "spec": {"local": {"path": "/"}}}});
         let error = parse("persistent-volume-labels.labels", local).unwrap_err();
-        assert!(format!("{error:#}").contains("volume is not a cloud volume"), "{error:#}");
+        assert!(format!("{error:#}").contains("volume has no source that a cloud provider serves"), "{error:#}");
     }
 
     #[test]

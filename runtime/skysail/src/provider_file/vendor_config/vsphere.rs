@@ -8,7 +8,8 @@ use super::{Beside, Parts, ini::Ini};
 const GLOBAL: &str = "global";
 const PORT: &str = "443";
 
-/// Keys of any section that cannot be kept and have no place in a credential, with the remedy.
+/// Keys that are refused in every section, because neither the settings nor a credential can hold
+/// their meaning; with the remedy.
 const REFUSED: &[(&str, &str)] = &[
     ("insecure-flag", "a certificate is always checked; write the CA certificates in egress.caBundle"),
     ("secret-name", "it names another Secret; give that Secret in a credential of the provider"),
