@@ -21,13 +21,13 @@ use rustix::{
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is something that could block for ever or have no end, or a directory.
+    /// The file is a directory, or something that could block for ever or have no end.
     #[error("it is {0} and not a regular file")]
     Irregular(&'static str),
-    /// It has more bytes than allowed.
+    /// The file has more bytes than allowed.
     #[error("it has more than {bytes_max} bytes")]
     TooLarge {
-        /// Its size, or the number of bytes that were read.
+        /// The file's size, or the number of bytes that were read.
         size: u64,
         /// The limit.
         bytes_max: u64,

@@ -4,8 +4,8 @@ use http::HeaderName;
 
 /// Headers that only the host may set, each for one of these reasons.
 const HOSTS: [&str; 22] = [
-    // They frame the message: if the peer disagrees about where the message ends, it reads a second
-    // request from the body (request smuggling).
+    // These headers frame the message: if the peer disagrees about where the message ends, the peer
+    // reads a second request from the body (request smuggling).
     "connection",
     "content-length",
     "expect",
@@ -16,7 +16,7 @@ const HOSTS: [&str; 22] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    // They are addressed to the next hop, as is every other `proxy-…`.
+    // These headers are addressed to the next hop, as is every other `proxy-…`.
     "proxy-authenticate",
     "proxy-authorization",
     "proxy-connection",

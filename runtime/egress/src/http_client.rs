@@ -5,12 +5,12 @@
 //! 2. the method and the URL are parsed strictly (`malformed`);
 //! 3. the operator's rules check origin, method, path, and an address in the URL
 //!    ([`crate::policy`], `forbidden`);
-//! 4. the credential is looked up and its origins are checked ([`crate::credentials`]), and the
-//!    headers are checked (`malformed`);
+//! 4. the credential is looked up and its origins are checked ([`crate::credentials`]), the sizes
+//!    are compared with the limits (`limited`), and the headers are checked (`malformed`);
 //! 5. a credential with a session logs in, if it has no valid token (`credential-refused`,
 //!    `credential-unavailable`);
-//! 6. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of
-//!    at most a second, or `limited`);
+//! 6. the call's concurrency (a wait), then the provider's rate (a wait of at most a second, or
+//!    `limited`);
 //! 7. the fence is checked (`fenced`), and the request with its credential is sent on a connection
 //!    whose peer address was checked when the connection was made;
 //! 8. the answer is read up to its bounds; a content coding is refused, and every value of a
@@ -36,7 +36,7 @@ use std::{fmt, iter::repeat_n, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use http::{HeaderMap, Method, Request, Uri};
+use http::{Method, Request, Uri};
 use http_body_util::Full;
 use skysail_provider::{Limit, LimitHit, text::one_line};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -47,7 +47,7 @@ use crate::{
     blocking::Blocking,
     credentials::{Credentials, Generation, Proof, Redaction, Token},
     policy::{EgressPolicy, METHODS, SAFE_METHODS, Sent, Target},
-    transport::{Client, header_bytes},
+    transport::Client,
 };
 pub use budget::{Admitted, Held, HttpBudget, HttpUsage};
 use budget::{InFlight, Writes};
@@ -331,8 +331,9 @@ impl HttpClient {
             }
         };
         let sets = proof.map(|(_, proof)| proof.headers(target.url.path()));
-        let headers = headers::of_guest(&headers, sets.as_deref())?;
+        // The limits come first: a `HeaderMap` panics at some thousand headers.
         let bytes = check_request(budget.limits(), &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
+        let headers = headers::of_guest(&headers, sets.as_deref())?;
         // Last: what the operator's rules refuse would not be sent in any other call either.
         let (query, sent_body) = (target.url.query(), body.as_deref().unwrap_or_default());
         let sent = Sent { method: &method, query, headers: &headers, body: sent_body };
@@ -398,11 +399,16 @@ fn shown(text: &str) -> String {
     one_line(text, 200)
 }
 
-fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body: usize) -> Result<u64, Failure> {
+fn check_request(
+    limits: &HttpLimits,
+    target: &Target,
+    headers: &[(String, String)],
+    body: usize,
+) -> Result<u64, Failure> {
     let refuse = |limit, used, max| {
         if used <= max { Ok(()) } else { Err(Failure::with_limit(FailureKind::Limited, LimitHit { limit, used, max })) }
     };
-    let header_bytes = header_bytes(headers);
+    let header_bytes = headers.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
     refuse(Limit::HttpHeaders, headers.len() as u64, u64::from(limits.headers_max))?;
     refuse(Limit::HttpHeaderBytes, header_bytes, limits.header_bytes_max)?;
     let bytes = (target.url.as_str().len() as u64).saturating_add(header_bytes).saturating_add(body as u64);

@@ -64,6 +64,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// transport notices.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The time without a frame after which a connection of HTTP/2 is asked for a sign of life (PING),
+/// and the time for the answer. A request that meets its deadline does not close a shared
+/// connection: without pings, a connection that a NAT has forgotten would fail every request until
+/// the kernel gives the connection up, after some 15 minutes.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(10);
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The most addresses of one name that are tried. All addresses of a longer DNS answer are checked
 /// before the answer is cut.
 const ADDRESSES_MAX: usize = 16;
@@ -191,11 +198,15 @@ impl Client {
             }
         });
         let pool = legacy::Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(options.idle_max)
             .http1_max_headers(usize::try_from(options.headers_max).unwrap_or(usize::MAX))
             .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
+            .http2_keep_alive_interval(HTTP2_PING_INTERVAL)
+            .http2_keep_alive_timeout(HTTP2_PING_TIMEOUT)
+            .http2_keep_alive_while_idle(true)
             .build(BoxCloneSyncService::new(connector));
         Ok(Self { pool, headers_max: u64::from(options.headers_max) })
     }

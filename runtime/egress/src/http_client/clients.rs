@@ -31,7 +31,9 @@ const CONNECTIONS_FOR_A_REQUEST: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientError {
     /// A certificate of the CA bundle.
-    #[error("certificate {index} of caBundle, counted from 0, cannot be used as a root; it must be an X.509 certificate")]
+    #[error(
+        "certificate {index} of caBundle, counted from 0, cannot be used as a root; it must be an X.509 certificate"
+    )]
     CaBundle {
         /// The index in the bundle, from 0.
         index: usize,

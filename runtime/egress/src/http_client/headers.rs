@@ -71,7 +71,7 @@ fn shapes_the_echo(name: &HeaderName, value: &HeaderValue) -> bool {
     match *name {
         header::ACCEPT_CHARSET | header::RANGE => true,
         header::ACCEPT => charset(),
-        // It describes a part that the guest sends.
+        // `content-range` describes a part that the guest sends.
         header::CONTENT_RANGE => false,
         _ => name.as_str().ends_with("-range"),
     }

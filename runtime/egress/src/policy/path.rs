@@ -54,11 +54,11 @@ fn decoded(path: &str) -> Vec<Vec<u8>> {
 
 /// Whether two servers may disagree about where a path leads.
 ///
-/// These are ambiguous: slashes, backslashes, dots of a dot segment and control characters that are
-/// encoded once or twice; backslashes; `..;` and `.. `, which some servers cut to `..`; a percent
-/// sign that encodes nothing; bytes that are not UTF-8, because lenient decoders read `%c0%ae` as a
-/// dot; characters that look like dots and slashes; plain dot segments, of which a parsed URL has
-/// none left.
+/// An ambiguous path contains one of these: slashes, backslashes, dots of a dot segment and control
+/// characters that are encoded once or twice; backslashes; `..;` and `.. `, which some servers cut
+/// to `..`; a percent sign that encodes nothing; bytes that are not UTF-8, because lenient decoders
+/// read `%c0%ae` as a dot; characters that look like dots and slashes; plain dot segments, of which
+/// a parsed URL has none left.
 pub(super) fn is_ambiguous(path: &str) -> bool {
     let mut text = path.as_bytes().to_vec();
     // Decoded up to three times, because a proxy and the servers behind it may each decode once.

@@ -309,9 +309,12 @@ pub(super) async fn http_headers_beyond_the_limit_are_not_sent() {
     let attacked = server.attacked_by("http-headers", Limits::default()).await;
     attacked
         .run(Attack::Master, move |result, record| {
-            assert_eq!(result, Ok("0 answered, Some(Failure::Limited(\"limit httpHeaders: 500 of 100\"))".to_owned()));
+            assert_eq!(
+                result,
+                Ok("0 answered, Some(Failure::Limited(\"limit httpHeaders: 25000 of 100\"))".to_owned())
+            );
             assert_eq!((record.http.requests, server.requests.load(Ordering::SeqCst)), (0, 0));
-            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::HttpHeaders, used: 500, max: 100 }]);
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::HttpHeaders, used: 25_000, max: 100 }]);
         })
         .await;
 }

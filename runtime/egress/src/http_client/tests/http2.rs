@@ -247,3 +247,52 @@ async fn endless_interim_answers_end_with_the_time_of_the_exchange_and_stop_no_o
     let failure = result.unwrap_err();
     assert_eq!((failure.kind, failure.limit.map(|hit| hit.limit)), (FailureKind::Timeout, Some(Limit::HttpTime)));
 }
+
+/// Answers the first request on each connection, and reads nothing more from the first connection:
+/// as if a NAT had forgotten it.
+async fn forget_the_first(listener: TcpListener, tls: TlsAcceptor, connections: Arc<AtomicUsize>) {
+    let (mut forgotten, mut served) = (Vec::new(), JoinSet::new());
+    while let Ok((stream, _)) = listener.accept().await {
+        let is_first = connections.fetch_add(1, Ordering::SeqCst) == 0;
+        let mut connection = h2::server::handshake(tls.accept(stream).await.unwrap()).await.unwrap();
+        let (_request, mut respond) = connection.accept().await.unwrap().unwrap();
+        respond.send_response(Response::new(()), true).unwrap();
+        if is_first {
+            // Sends the answer, and whatever else is ready.
+            poll_fn(|context| {
+                drop(connection.poll_closed(context));
+                std::task::Poll::Ready(())
+            })
+            .await;
+            forgotten.push(connection);
+        } else {
+            served.spawn(async move { while connection.accept().await.is_some() {} });
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_answers_no_ping_is_closed_so_that_the_next_request_gets_another() {
+    let authority = Authority::new("servers");
+    let mut tls = server_config(&authority, "api.example.com", None);
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(forget_the_first(listener, TlsAcceptor::from(Arc::new(tls)), Arc::clone(&connections)));
+    let limits = HttpLimits { exchange_time_max: Duration::from_mins(10), ..HttpLimits::default() };
+    let egress = egress(address.port(), Some(&authority));
+    let client = limited_client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]), &limits);
+    let request = async || {
+        let budget = HttpBudget::new(limits, None, &Call::default());
+        sent(&client, &budget, get(format!("https://api.example.com:{}/", address.port()))).await
+    };
+    // The clock stands during the handshakes.
+    late(request(), Duration::ZERO, || false).await.unwrap();
+    // The clock goes on as soon as every task waits: for the answer to the ping.
+    let failure = request().await.unwrap_err();
+    assert_ne!(failure.kind, FailureKind::Timeout, "{failure}");
+    late(request(), Duration::ZERO, || false).await.unwrap();
+    assert_eq!(connections.load(Ordering::SeqCst), 2);
+}

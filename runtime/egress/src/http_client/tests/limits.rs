@@ -209,6 +209,11 @@ async fn a_request_that_is_too_large_is_refused_and_not_sent() {
     let request = HttpRequest { headers: vec![("x-a".to_owned(), String::new()); 3], ..get(server.url("/")) };
     let (failure, hit, _) = stopped(&server, limits, request).await;
     assert_eq!((failure.kind, hit), (FailureKind::Limited, LimitHit { limit: Limit::HttpHeaders, used: 3, max: 2 }));
+    // More distinct names than a `HeaderMap` takes.
+    let headers = (0..25_000).map(|n| (format!("x-{n}"), String::new())).collect();
+    let (failure, hit, _) = stopped(&server, limits, HttpRequest { headers, ..get(server.url("/")) }).await;
+    let expected = LimitHit { limit: Limit::HttpHeaders, used: 25_000, max: 2 };
+    assert_eq!((failure.kind, hit), (FailureKind::Limited, expected));
     let limits = HttpLimits { header_bytes_max: 100, ..HttpLimits::default() };
     let (failure, hit, _) = stopped(&server, limits, with_header(get(server.url("/")), "x-a", &"x".repeat(98))).await;
     let expected = LimitHit { limit: Limit::HttpHeaderBytes, used: 101, max: 100 };
