@@ -313,7 +313,7 @@ mod tests {
         ended(failed(Code::NotFound), vec![]);
         ended(failed(Code::LimitExceeded), vec![hit(Limit::Fuel), hit(Limit::LogLines)]);
         statistics.note(&CallRecord { outcome: failed(Code::NotLeading), ..record("instances.metadata", 10, 0) });
-        // It says nothing about the time that an answer takes.
+        // A cancelled call says nothing about the time that an answer takes.
         statistics.note(&CallRecord { outcome: CallOutcome::Cancelled, ..record("instances.metadata", 60_000, 5) });
         // Another test shows the last failure, whose time is that of the clock.
         let without_failure = |calls| FunctionCalls { last_failure: None, ..calls };

@@ -25,6 +25,7 @@ mod imports;
 pub mod jail;
 mod limits;
 mod outcome;
+mod panics;
 mod record;
 mod release;
 mod sandbox;
@@ -43,6 +44,7 @@ pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
     identity::{Problem, Severity, check_config, describe, origins},
     limits::{BOUNDS, Bound, Limits, LimitsError},
+    panics::Panics,
     record::{CallMetrics, CallOutcome, CallRecord, CallRecorder, HttpUse, RECORDS_BUFFERED_MAX},
     release::{CompiledComponent, Release, ReleaseError},
     sandbox::{Sandbox, SandboxError, SandboxOptions},

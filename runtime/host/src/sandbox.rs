@@ -42,7 +42,7 @@ pub enum SandboxError {
     /// A limit is out of its range.
     #[error("provider {provider}: a limit is outside its range")]
     Limits {
-        /// Its name.
+        /// The provider's name.
         provider: String,
         /// The wrong limits and their ranges.
         #[source]
@@ -51,7 +51,7 @@ pub enum SandboxError {
     /// No engine for these limits.
     #[error("provider {provider}: cannot create a wasmtime engine")]
     Engine {
-        /// Its name.
+        /// The provider's name.
         provider: String,
         /// Why.
         #[source]

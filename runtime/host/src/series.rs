@@ -61,7 +61,7 @@ mod tests {
     use skysail_provider::{Call, Clusters as _};
 
     use crate::{
-        CallMetrics, CallRecorder, Engine, Limits, SandboxOptions,
+        CallMetrics, CallRecorder, Engine, Limits, Panics, SandboxOptions,
         jail::Compiler,
         slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices, SourceFailure},
         test_guest::{GUEST, component},
@@ -86,6 +86,7 @@ mod tests {
             recorder: CallRecorder::new(CallMetrics::register(&mut registry)),
             compiler: Compiler::in_process_for_trusted_components(),
             metrics: SlotMetrics::register(&mut registry),
+            panics: Panics::default(),
         };
         let slot = async |name: &str| {
             let limits = Limits { fuel: 100_000, ..Limits::default() };

@@ -40,7 +40,7 @@ use tokio::{
 };
 
 use crate::{
-    CallRecorder, Engine, Sandbox, SandboxError, SandboxOptions, SandboxedProvider,
+    CallRecorder, Engine, Panics, Sandbox, SandboxError, SandboxOptions, SandboxedProvider,
     admission::CONTRACT_VERSION,
     jail::{Compiled, Compiler},
 };
@@ -129,6 +129,8 @@ pub struct SlotServices {
     pub compiler: Compiler,
     /// Metrics of all slots.
     pub metrics: SlotMetrics,
+    /// Panics of the slots' tasks, and of the tasks that offer releases to them.
+    pub panics: Panics,
 }
 
 /// The place that one provider occupies. It is a [`skysail_provider::Provider`]; while nothing
@@ -278,8 +280,13 @@ impl Slot {
         let mut slot = Self { name, services, routing, status, memory, turns, inbox, task: JoinSet::new() };
         let living = Arc::<Living>::default();
         let hosted = Hosted::new(&slot, &living);
-        slot.task.spawn(skysail_slot::run(hosted, events, living.subscribe(), state));
+        slot.task.spawn(slot.guard(skysail_slot::run(hosted, events, living.subscribe(), state)));
         Ok(slot)
+    }
+
+    /// Runs a task on which the slot depends: a panic is reported in [`SlotServices::panics`].
+    pub fn guard<T: Future<Output = ()>>(&self, task: T) -> impl Future<Output = ()> + use<T> {
+        self.services.panics.clone().guard(task)
     }
 
     /// The provider's name in the provider file.
@@ -322,7 +329,8 @@ impl Slot {
     }
 
     /// Tries the newest offer again, where the operator asks for it ([`Slot::ask_again`]), where it
-    /// was put off, or where it was refused by a fault of the machine or the cloud. Otherwise
+    /// was put off, or where it was refused by a fault of the machine or the cloud. Otherwise loads
+    /// the active release under a cloud-config that such a fault kept it from accepting. Otherwise
     /// nothing happens.
     ///
     /// # Errors
@@ -373,9 +381,10 @@ impl Slot {
     /// 3. nothing, where the release cannot be loaded under the new settings at all.
     ///
     /// The second and the third leave the refusal in the status. The new cloud-config stays wanted:
-    /// each later offer is loaded under it first. A failure of the machine decides nothing: the
-    /// active release serves under the new settings without having been asked; only where they need
-    /// another engine (`stackBytes`) nothing serves until [`Slot::retry`] succeeds.
+    /// each later offer is loaded under it first, and where the machine or the cloud was at fault,
+    /// [`Slot::retry`] loads the active release under it. A failure of the machine decides nothing:
+    /// the active release serves under the new settings without having been asked; only where they
+    /// need another engine (`stackBytes`) nothing serves until [`Slot::retry`] succeeds.
     ///
     /// # Errors
     /// The settings are wrong in themselves: the old ones stay in force.
@@ -387,7 +396,7 @@ impl Slot {
         self.name.as_ref().clone_into(&mut options.sandbox.name);
         let settings = Settings::new(&self.services, options)?;
         let prepared = self.request(|proposer| Request::Proposed { settings, earlier, proposer }).await;
-        // Without an answer the slot is gone, and there is nothing to commit to.
+        // Without an answer the slot is gone, and there is nothing to commit to: the process ends.
         let decide = prepared.unwrap_or_else(|| Ok(oneshot::channel().0))?;
         Ok(Reconfiguration { decide })
     }
@@ -397,7 +406,8 @@ impl Slot {
         let _gone = self.request(|done| Request::Told { told, done }).await;
     }
 
-    /// The answer to a request; none where the runtime ends, and the slot's task with it.
+    /// The answer to a request; none where the slot's task has ended: with the runtime, or by a
+    /// panic, which ends the process ([`SlotServices::panics`]).
     async fn request<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request<Active>) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.inbox.send(Event::Request(request(reply))).await.ok()?;

@@ -24,7 +24,7 @@ use kube::Client;
 use prometheus_client::registry::Registry;
 use skysail_controllers::Findings;
 use skysail_host::{
-    CallMetrics, CallRecorder, Engine, SandboxOptions,
+    CallMetrics, CallRecorder, Engine, Panics, SandboxOptions,
     credentials::Rotation,
     http_client::HttpClient,
     jail::{Compiler, JailCommand},
@@ -59,6 +59,7 @@ pub(crate) fn services(registry: &mut Registry) -> anyhow::Result<SlotServices> 
         recorder: CallRecorder::new(CallMetrics::register(registry)),
         compiler: compiler()?,
         metrics: SlotMetrics::register(registry),
+        panics: Panics::default(),
     })
 }
 
@@ -144,7 +145,7 @@ impl Served {
     fn start(spec: ProviderSpec, slot: Arc<Slot>, number: u64, surroundings: &Surroundings) -> Self {
         let (sender, generation) = watch::channel(0);
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow_generation(slot.status(), sender));
+        tasks.spawn(slot.guard(follow_generation(slot.status(), sender)));
         let feeder = Feeder::start(&slot, &spec, surroundings, false);
         Self {
             spec,
@@ -174,7 +175,7 @@ async fn follow_generation(mut status: watch::Receiver<SlotStatus>, sender: watc
 pub(crate) struct Fleet {
     pub(crate) services: SlotServices,
     pub(crate) served: BTreeMap<String, Served>,
-    /// Their names by age, oldest first: of two that claim the same, the older provider has it.
+    /// The providers' names, oldest first: of two with the same claim, the older provider has it.
     oldest_first: Vec<String>,
     /// How many slots there were.
     slots: u64,
@@ -217,9 +218,9 @@ pub(crate) enum Problem {
 
 /// The desired settings of one provider.
 pub(crate) struct Desired {
-    /// Its settings; `None` if they are wrong.
+    /// The provider's settings; `None` if they are wrong.
     pub(crate) settings: Option<ProviderSpec>,
-    /// Its claims. A provider without valid settings, new or earlier, has only its claims.
+    /// Only the provider's claims, for a provider without valid settings, new or earlier.
     pub(crate) claims: ProviderSpec,
 }
 
@@ -228,10 +229,10 @@ pub(crate) struct Desired {
 enum Change {
     /// The provider is new.
     Start { spec: ProviderSpec, slot: Arc<Slot> },
-    /// Its slot takes up other settings.
+    /// The provider's slot takes up other settings.
     Settings { spec: ProviderSpec, reconfiguration: Reconfiguration },
-    /// Its slot's settings are the same. The values of its credentials, its claims and the
-    /// component's path may be others.
+    /// The slot keeps its settings. The values of the provider's credentials, its claims and the
+    /// component's path may change.
     Rest { spec: ProviderSpec, values: Rotation },
 }
 

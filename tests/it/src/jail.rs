@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs, path::PathBuf, process::Stdio, time::Duration};
 
 use bytes::Bytes;
 use skysail_host::{
-    CallRecorder, Engine, Limits, Sandbox, SandboxOptions,
+    CallRecorder, Engine, Limits, Panics, Sandbox, SandboxOptions,
     admission::RefusalCode,
     engine_config,
     jail::{CompileError, CompileLimits, Compiled, Compiler, JailCommand, Stop},
@@ -81,6 +81,7 @@ async fn the_jail_and_a_slot_refuse_the_same_components() {
         recorder: CallRecorder::default(),
         compiler: Compiler::jailed(command()),
         metrics: SlotMetrics::default(),
+        panics: Panics::default(),
     };
     let options =
         SandboxOptions { name: "probe".to_owned(), limits: Limits::default(), config: String::new(), http: None };
@@ -256,6 +257,7 @@ fn services() -> SlotServices {
         recorder: CallRecorder::default(),
         compiler: Compiler::jailed(command()),
         metrics: SlotMetrics::default(),
+        panics: Panics::default(),
     }
 }
 

@@ -19,7 +19,8 @@ use std::{
 };
 
 use skysail_host::{
-    CallRecord, CallRecorder, Engine, Limits, Live, Release, Sandbox, SandboxOptions, SandboxedProvider, describe,
+    CallRecord, CallRecorder, Engine, Limits, Live, Panics, Release, Sandbox, SandboxOptions, SandboxedProvider,
+    describe,
     http_client::HttpClient,
     jail::Compiler,
     slot::{OnDifference, PlanOptions, RolloutOptions, ShadowOptions, Slot, SlotMetrics, SlotOptions, SlotServices},
@@ -267,6 +268,7 @@ fn slot(sandbox: SandboxOptions, rollout: RolloutOptions) -> Slot {
         recorder: CallRecorder::default(),
         compiler: Compiler::in_process_for_trusted_components(),
         metrics: SlotMetrics::default(),
+        panics: Panics::default(),
     };
     Slot::new(services, SlotOptions { rollout, ..SlotOptions::new(sandbox) }).unwrap()
 }

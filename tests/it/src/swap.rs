@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use skysail_host::{
-    CallRecorder, Engine, Limits, SandboxOptions,
+    CallRecorder, Engine, Limits, Panics, SandboxOptions,
     jail::Compiler,
     slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
 };
@@ -34,6 +34,7 @@ impl Fed {
             recorder: CallRecorder::default(),
             compiler: Compiler::jailed(command()),
             metrics: SlotMetrics::default(),
+            panics: Panics::default(),
         };
         let options = SlotOptions::new(sandbox);
         let slot = Arc::new(Slot::new(services, options).unwrap());

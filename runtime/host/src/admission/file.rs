@@ -31,7 +31,7 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
     match rest.get(..4) {
         Some(MODULE) => refused(
             RefusalCode::CoreModule,
-            "this is a core module, not a component; wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the \
+            "the file is a core module, not a component; wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the \
              component that your build makes beside it",
         ),
         Some(COMPONENT) => Ok(()),
@@ -91,7 +91,7 @@ fn foreign(bytes: &[u8]) -> Result<(), Refused> {
             Precompiled::Component => "component",
         };
         let reason = format!(
-            "this is a {what} that wasmtime has precompiled (.cwasm): native code from outside is never run; give the .wasm file it was \
+            "the file is a {what} that wasmtime has precompiled (.cwasm): native code from outside is never run; give the .wasm file it was \
              made from, this host compiles it by itself"
         );
         return refused(RefusalCode::Precompiled, reason);
@@ -99,11 +99,11 @@ fn foreign(bytes: &[u8]) -> Result<(), Refused> {
     if bytes.starts_with(b"\x7fELF") {
         return refused(
             RefusalCode::Precompiled,
-            "this is a native executable or library (ELF); build the provider for wasm32-unknown-unknown and make a component of it",
+            "the file is a native executable or library (ELF); build the provider for wasm32-unknown-unknown and make a component of it",
         );
     }
     if [GZIP, ZSTD, ZIP].iter().any(|magic| bytes.starts_with(magic)) {
-        return refused(RefusalCode::Compressed, "this is a compressed file; unpack it and give the .wasm file inside");
+        return refused(RefusalCode::Compressed, "the file is compressed; unpack it and give the .wasm file inside");
     }
     if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
         return refused(RefusalCode::Truncated, truncated(bytes.len(), 0, HEADER - bytes.len()));
@@ -120,13 +120,14 @@ fn foreign(bytes: &[u8]) -> Result<(), Refused> {
 fn text(start: &str) -> String {
     let lower = start.to_ascii_lowercase();
     if lower.starts_with("<!doctype") || lower.starts_with("<html") || lower.starts_with("<?xml") {
-        "this is a web page, not a component: a download probably ended in an error or a login page; fetch the file again".to_owned()
+        "the file is a web page, not a component: a download probably ended in an error or a login page; fetch the file again".to_owned()
     } else if lower.starts_with("(module") || lower.starts_with("(component") || lower.starts_with(";;") {
-        "this is WebAssembly text; make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`".to_owned()
+        "the file is WebAssembly text; make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`"
+            .to_owned()
     } else {
         let line: String = start.lines().next().unwrap_or_default().chars().take(40).collect();
         format!(
-            "this is text, not a component; it begins with {:?}; give the .wasm file that your build makes",
+            "the file is text, not a component; it begins with {:?}; give the .wasm file that your build makes",
             super::shown(&line)
         )
     }
@@ -135,7 +136,7 @@ fn text(start: &str) -> String {
 fn unknown(bytes: &[u8]) -> String {
     let start: Vec<_> = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!(
-        "this is not WebAssembly: it begins with the bytes {} instead of 00 61 73 6d; give the .wasm file that your build makes",
+        "the file is not WebAssembly: it begins with the bytes {} instead of 00 61 73 6d; give the .wasm file that your build makes",
         start.join(" ")
     )
 }

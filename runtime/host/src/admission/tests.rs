@@ -144,43 +144,43 @@ fn the_refusal_of_a_file_that_is_no_component_names_its_kind() {
     check(
         b"<!DOCTYPE html><html><body>Sign in</body></html>",
         expect![[r#"
-        Text: file /etc/skysail/provider.wasm: this is a web page, not a component: a download probably ended in an error or a login page; fetch the file again
+        Text: file /etc/skysail/provider.wasm: the file is a web page, not a component: a download probably ended in an error or a login page; fetch the file again
     "#]],
     );
     check(
         b"(component (import \"x\" (func)))",
         expect![[r#"
-        Text: file /etc/skysail/provider.wasm: this is WebAssembly text; make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`
+        Text: file /etc/skysail/provider.wasm: the file is WebAssembly text; make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`
     "#]],
     );
     check(
         b"apiVersion: v1\nkind: ConfigMap\n",
         expect![[r#"
-        Text: file /etc/skysail/provider.wasm: this is text, not a component; it begins with "apiVersion: v1"; give the .wasm file that your build makes
+        Text: file /etc/skysail/provider.wasm: the file is text, not a component; it begins with "apiVersion: v1"; give the .wasm file that your build makes
     "#]],
     );
     check(
         b"\x1f\x8b\x08\0\0\0\0\0",
         expect![[r#"
-        Compressed: file /etc/skysail/provider.wasm: this is a compressed file; unpack it and give the .wasm file inside
+        Compressed: file /etc/skysail/provider.wasm: the file is compressed; unpack it and give the .wasm file inside
     "#]],
     );
     check(
         b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0",
         expect![[r#"
-        Precompiled: file /etc/skysail/provider.wasm: this is a native executable or library (ELF); build the provider for wasm32-unknown-unknown and make a component of it
+        Precompiled: file /etc/skysail/provider.wasm: the file is a native executable or library (ELF); build the provider for wasm32-unknown-unknown and make a component of it
     "#]],
     );
     check(
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
         expect![[r#"
-        NotWasm: file /etc/skysail/provider.wasm: this is not WebAssembly: it begins with the bytes 89 50 4e 47 instead of 00 61 73 6d; give the .wasm file that your build makes
+        NotWasm: file /etc/skysail/provider.wasm: the file is not WebAssembly: it begins with the bytes 89 50 4e 47 instead of 00 61 73 6d; give the .wasm file that your build makes
     "#]],
     );
     check(
         &wat::parse_str("(module)").unwrap(),
         expect![[r#"
-        CoreModule: file /etc/skysail/provider.wasm: this is a core module, not a component; wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the component that your build makes beside it
+        CoreModule: file /etc/skysail/provider.wasm: the file is a core module, not a component; wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the component that your build makes beside it
     "#]],
     );
     check(
@@ -204,7 +204,7 @@ fn a_precompiled_component_is_refused() {
     check(
         &native,
         expect![[r#"
-        Precompiled: file /etc/skysail/provider.wasm: this is a component that wasmtime has precompiled (.cwasm): native code from outside is never run; give the .wasm file it was made from, this host compiles it by itself
+        Precompiled: file /etc/skysail/provider.wasm: the file is a component that wasmtime has precompiled (.cwasm): native code from outside is never run; give the .wasm file it was made from, this host compiles it by itself
     "#]],
     );
 }

@@ -25,7 +25,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<World, (RefusalCode, String)> {
         Ok(DecodedWasm::Component(resolve, id)) => Ok(World { resolve, id }),
         Ok(DecodedWasm::WitPackage(..)) => Err((
             RefusalCode::WitPackage,
-            "this is a WIT package in binary form, types without code; give the component that implements them"
+            "the file is a WIT package in binary form, types without code; give the component that implements them"
                 .to_owned(),
         )),
         Err(error) => Err((

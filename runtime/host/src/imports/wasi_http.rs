@@ -77,7 +77,7 @@ struct Bodies {
 /// A body that the guest is writing. Dropping it releases its share of the bytes.
 struct Collected<'a> {
     bodies: &'a Bodies,
-    /// Its share of the bytes of all bodies, for as long as its request is in flight.
+    /// The body's share of the bytes of all bodies, for as long as its request is in flight.
     held: u64,
     bytes: BytesMut,
 }

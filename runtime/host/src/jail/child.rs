@@ -146,7 +146,7 @@ fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<Str
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES_MAX)?;
     set_no_new_privs(true)?;
-    // This must be last: the filter forbids the calls above.
+    // `walls::apply` must be last: its filter forbids the calls above.
     Ok(walls::apply())
 }
 

@@ -142,7 +142,7 @@ struct Ended {
     status: ExitStatus,
     /// CPU time of all its threads, measured by the kernel.
     cpu: Duration,
-    /// Its answer, or why there is none: a killed child writes an incomplete answer or none.
+    /// The child's answer, or why there is none: a killed child writes a part of it or nothing.
     answer: Result<ChildAnswer, Unanswered>,
     said: String,
 }

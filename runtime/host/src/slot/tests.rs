@@ -16,13 +16,17 @@ use bytes::Bytes;
 use expect_test::{Expect, expect};
 use skysail_provider::{Call, Clusters, Code, Interface, LoadBalancerInventory, ObjectReference, Provider as _};
 use tokio::{runtime, task::JoinSet, time};
+use tracing::{
+    Level, Metadata, Subscriber,
+    span::{Attributes, Id, Record},
+};
 
 use super::{
     EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus, SourceFailure,
     Stage,
 };
 use crate::{
-    CallRecorder, Engine, Limits, SandboxError, SandboxOptions,
+    CallRecorder, Engine, Limits, Panics, SandboxError, SandboxOptions,
     credentials::Credentials,
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::HttpClient,
@@ -64,6 +68,7 @@ pub(super) fn services() -> SlotServices {
         recorder: CallRecorder::default(),
         compiler: Compiler::in_process_for_trusted_components(),
         metrics: SlotMetrics::default(),
+        panics: Panics::default(),
     }
 }
 
@@ -262,7 +267,7 @@ async fn each_bad_release_leaves_the_active_one_serving_and_says_why() {
     check(
         &offer(&slot, &Bytes::from_static(b"not wasm")).await.unwrap_err(),
         expect![[
-            r#"Text after offered: file p.wasm: this is text, not a component; it begins with "not wasm"; give the .wasm file that your build makes"#
+            r#"Text after offered: file p.wasm: the file is text, not a component; it begins with "not wasm"; give the .wasm file that your build makes"#
         ]],
     );
     let status = slot.status().borrow().clone();
@@ -693,4 +698,42 @@ async fn a_release_never_meets_what_another_one_cached_not_even_in_a_call_that_e
     assert_eq!(version(&slot).await, Ok(String::new()), "empty after a swap");
     assert_eq!(version(&slot).await, Ok("2".to_owned()));
     assert_eq!(draining.master(&Call::default(), "x").await.unwrap(), "1");
+}
+
+/// A collector of log lines that has a bug, so that whatever logs a warning panics.
+struct FailingCollector;
+
+impl Subscriber for FailingCollector {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, _event: &tracing::Event<'_>) {
+        panic!("the collector's bug");
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+#[tokio::test]
+async fn a_panic_of_the_slot_s_task_is_reported() {
+    let services = services();
+    let panics = services.panics.clone();
+    let slot = Slot::new(services, options("")).unwrap();
+    {
+        let _collector = tracing::subscriber::set_default(FailingCollector);
+        // The slot's task logs the refusal.
+        assert_eq!(offer(&slot, &Bytes::from_static(b"not wasm")).await, Ok(Offered::Overtaken));
+    }
+    time::timeout(PATIENCE, panics.reported()).await.unwrap();
 }

@@ -36,7 +36,7 @@ use self::{
 use super::run::{FollowFile, entries};
 use crate::{
     args::{DevArgs, LoggingFormat},
-    exit::{MarkExt as _, Reason},
+    exit::{MarkExt as _, Reason, TASK_PANICKED},
     provider_file::{self, ComponentSource},
     providers::{self, Fleet, Ownership, Served},
     signals::Signals,
@@ -106,7 +106,7 @@ impl Dev {
     /// Starts the cluster, the cloud and the manager; the provider may still compile on return.
     pub(crate) async fn start(args: &DevArgs) -> anyhow::Result<(Self, Tasks)> {
         let component = args.provider_file.is_none().then(|| component_of(args)).transpose()?;
-        let (world, ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
+        let (world, mut ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
         let files = Files::new()?;
         files.write_kubeconfig(&world.serving)?;
         if let Some(component) = component {
@@ -145,6 +145,11 @@ impl Dev {
             changes: world.cloud.changes(),
             slot,
         };
+        let panics = fleet.services.panics.clone();
+        ties.spawn(async move {
+            panics.reported().await;
+            bail!(TASK_PANICKED)
+        });
         let stop = CancellationToken::new();
         let mut running = JoinSet::new();
         let (stopped, first_releases) = (stop.clone(), fleet.first_releases());
@@ -179,7 +184,7 @@ impl Tasks {
     /// Waits until a task ends that should run on.
     pub(crate) async fn broken(&mut self) -> anyhow::Error {
         tokio::select! {
-            Some(ended) = self.ties.join_next() => why("the simulated cluster", ended),
+            Some(ended) = self.ties.join_next() => why("the simulated cluster or a provider", ended),
             Some(ended) = self.manager.join_next() => why("the manager", ended),
         }
     }

@@ -17,6 +17,7 @@ use skysail_controllers::{
     Clients, ControllerMetrics, ControllerSettings, Ending, Events, Manager, ProviderEntry, Providers, Recorder,
 };
 use skysail_election::{ElectionMetrics, fenced};
+use skysail_host::Panics;
 use skysail_provider::Provider;
 use skysail_serving::metrics::RestClientMetrics;
 use skysail_sources::Archive;
@@ -110,6 +111,7 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
     tasks.spawn(until_stopped(stop.clone(), beats.run()));
     tasks.spawn(until_stopped(stop.clone(), statuses.run()));
     servers.spawn(&mut tasks, &stop, control);
+    tasks.spawn(end_at_panic(fleet.services.panics.clone(), stop.clone()));
     tokio::select! {
         outcome = lead(elections, manage.run(fleet, follow), control) => outcome?,
         error = failed(&mut tasks) => return Err(error),
@@ -125,6 +127,15 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
 async fn until_stopped(stop: CancellationToken, work: impl Future<Output = ()>) -> anyhow::Result<()> {
     stop.run_until_cancelled(work).await;
     Ok(())
+}
+
+/// Fails when a task of a provider panics: the provider's slot would take neither releases nor
+/// settings any more.
+async fn end_at_panic(panics: Panics, stop: CancellationToken) -> anyhow::Result<()> {
+    match stop.run_until_cancelled(panics.reported()).await {
+        Some(()) => bail!(TASK_PANICKED),
+        None => Ok(()),
+    }
 }
 
 /// All parts of the manager, made from flags and files, before they run.

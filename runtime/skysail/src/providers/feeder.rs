@@ -45,12 +45,13 @@ impl Feeder {
         // `Fleet::judge` checked that a source which needs a cluster has one.
         if let Some(offers) = spec.source.watch(bytes_max, kubernetes.as_ref()) {
             let (slot, status) = (Arc::clone(slot), slot.status());
-            task.spawn(async move {
+            let guarded = Arc::clone(&slot);
+            task.spawn(guarded.guard(async move {
                 if another_source {
                     slot.forget_offers().await;
                 }
                 fill(slot, status, offers, keeper, FeederProgress { decide, hear }).await;
-            });
+            }));
         }
         Self { decided, heard, _task: task }
     }
@@ -253,7 +254,9 @@ async fn fill(
     let mut keeping = JoinSet::new();
     if let Some(keeper) = keeper {
         let slot = Arc::clone(&slot);
-        keeping.spawn(ArchiveWriter::new(keeper, offered.subscribe(), move || slot.component()).run(status));
+        let guarded = Arc::clone(&slot);
+        let writer = ArchiveWriter::new(keeper, offered.subscribe(), move || slot.component());
+        keeping.spawn(guarded.guard(writer.run(status)));
     }
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use skysail_dev::cloud::{Knobs, SimCloud, SimOptions, SimServer};
 use skysail_host::{
-    CallRecorder, Engine, Limits, SandboxOptions,
+    CallRecorder, Engine, Limits, Panics, SandboxOptions,
     credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::HttpClient,
@@ -113,6 +113,7 @@ impl World {
             recorder: CallRecorder::default(),
             compiler,
             metrics: SlotMetrics::default(),
+            panics: Panics::default(),
         };
         let options = SlotOptions::new(sandbox(&server)?);
         let slot = Arc::new(Slot::new(services, options)?);

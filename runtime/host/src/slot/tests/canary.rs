@@ -168,7 +168,7 @@ async fn a_canary_beside_a_release_on_probation_is_compared_with_the_last_that_p
     let slot = serving("1").await;
     let (share, rest) = uids();
     offer(&slot, &release("2", Master::Trap)).await.unwrap();
-    // It receives no call, so it serves all in the end.
+    // The canary receives no call, so it serves all objects in the end.
     until(&slot, |status| status.canary.is_none()).await;
     assert_eq!(offer(&slot, &sound("3")).await, Ok(Offered::Canary));
     assert_eq!(version_for(&slot, &rest[0]).await, Err(Code::Trapped));
