@@ -40,18 +40,33 @@ pub type Reply = oneshot::Sender<Result<Offered, Refusal>>;
 /// A caller that waits for the end of something without a result.
 pub type Done = oneshot::Sender<()>;
 
-/// An offer that is to be loaded.
+/// A component that is to be loaded.
 pub struct Load<R: Release> {
     /// Number of this load.
     pub number: u64,
-    /// The offered component.
+    /// The component.
     pub component: Component,
-    /// The current settings.
-    pub settings: R::Settings,
-    /// Settings that the active release refused: tried first.
-    pub wanted: Option<R::Settings>,
+    /// The settings that it is loaded under.
+    pub under: Under<R::Settings>,
     /// The release that serves.
     pub active: Option<Arc<R>>,
+}
+
+/// The settings that a component is loaded under.
+pub enum Under<S> {
+    /// An offer: the settings in force.
+    InForce(S),
+    /// An offer where the active release refused settings ([`Wanted`]): these, or else those in
+    /// force.
+    WantedFirst {
+        /// As [`Wanted::settings`].
+        wanted: S,
+        /// The settings in force.
+        in_force: S,
+    },
+    /// The active release, which has the settings in force: the settings that it refused because of
+    /// the machine or the cloud.
+    Wanted(S),
 }
 
 /// The result of a load.
@@ -60,7 +75,7 @@ pub struct Loaded<R> {
     pub result: Result<Arc<R>, Refusal>,
     /// How the release compares with the active one, where both were asked.
     pub shadow: Option<ShadowStatus>,
-    /// The reason if the release refused [`Load::wanted`], too.
+    /// The reason if an offer was refused under [`Under::WantedFirst`], too.
     pub wanted: Option<Refusal>,
 }
 
@@ -252,9 +267,9 @@ pub enum Effect<R: Release> {
 /// Where a release is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrialPlace {
-    /// It serves a share of the objects.
+    /// The release serves a share of the objects.
     Canary,
-    /// It serves all objects.
+    /// The release serves all objects.
     Probation,
 }
 

@@ -36,7 +36,7 @@ pub use self::{
     drain::{DRAIN, Drain, SETTINGS},
     event::{
         Done, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Proposal, Reply, Report, Request,
-        SettingsOutcome, Told, TrialPlace, Wanted, Watch,
+        SettingsOutcome, Told, TrialPlace, Under, Wanted, Watch,
     },
     fault::Fault,
     load::{ComponentLoader, JUDGEMENT_MAX, judge, load},

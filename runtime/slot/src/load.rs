@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
-use crate::{Component, Judge, Load, Loaded, Proposal, Refusal, Release, SettingsOutcome, ShadowStatus, Wanted};
+use crate::{Component, Judge, Load, Loaded, Proposal, Refusal, Release, SettingsOutcome, ShadowStatus, Under, Wanted};
 
 type SettingsOf<L> = <<L as ComponentLoader>::Release as Release>::Settings;
 
@@ -55,21 +55,28 @@ pub trait ComponentLoader: Sync {
     ) -> Result<Option<SettingsOf<Self>>, Self::Error>;
 }
 
-/// Loads an offer: under the settings that the active release refused, where there are some, and
-/// otherwise under the current ones.
+/// Loads a component under the settings that [`Load::under`] names.
 pub async fn load<L: ComponentLoader>(loader: &L, load: Load<L::Release>) -> Loaded<L::Release> {
-    let Load { number, component, settings, wanted, active } = load;
+    let Load { number, component, under, active } = load;
     let active = active.as_deref();
-    let mut refused = None;
-    if let Some(wanted) = wanted {
-        // The active release has another cloud-config, so that the answers may differ.
-        match loader.attempt(number, &component, &wanted, active).await {
+    // Under the wanted settings without a comparison: the active release has another cloud-config,
+    // so that the answers may differ.
+    let (in_force, refused) = match under {
+        Under::InForce(in_force) => (in_force, None),
+        Under::WantedFirst { wanted, in_force } => match loader.attempt(number, &component, &wanted, active).await {
             Ok(release) => return Loaded { result: Ok(release), shadow: None, wanted: None },
-            Err(refusal) => refused = Some(refusal),
+            Err(refusal) => (in_force, Some(refusal)),
+        },
+        Under::Wanted(wanted) => {
+            let result = loader.attempt(number, &component, &wanted, active).await;
+            return Loaded { result, shadow: None, wanted: None };
         }
-    }
-    let (result, shadow) = loader.attempt_compared(number, &component, &settings, active).await;
-    Loaded { result, shadow, wanted: refused }
+    };
+    let (result, shadow) = loader.attempt_compared(number, &component, &in_force, active).await;
+    // A fault of the machine or the cloud has not decided about the wanted settings: the offer is
+    // tried again.
+    let undecided = refused.clone().filter(|refusal| !refusal.lasting);
+    Loaded { result: result.map_err(|refusal| undecided.unwrap_or(refusal)), shadow, wanted: refused }
 }
 
 /// How long new settings wait for one release.

@@ -16,7 +16,7 @@ use std::{mem, sync::Arc};
 use crate::{
     CanaryOptions, CandidateStatus, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered,
     ProbationOptions, Proposal, Refusal, Release, Reply, Report, Request, Settings as _, SettingsOutcome, ShadowStatus,
-    SourceFailure, Stage, Told, Wanted, refusals::Refusals,
+    SourceFailure, Stage, Told, Under, Wanted, refusals::Refusals,
 };
 
 mod follow;
@@ -85,6 +85,12 @@ enum Work<R: Release> {
         /// The first is the caller whose request began the load.
         replies: Vec<Reply>,
     },
+    /// The active release is loaded under the settings that it refused ([`Under::Wanted`]).
+    Reloading {
+        number: u64,
+        candidate: CandidateStatus,
+        replies: Vec<Reply>,
+    },
     /// Releases are asked about new settings.
     Judging {
         number: u64,
@@ -101,11 +107,11 @@ enum Work<R: Release> {
 
 /// What became of the newest offer that the slot knows.
 enum Newest {
-    /// It serves, or is forgotten.
+    /// The offered release serves, or the offer is forgotten.
     Settled,
     /// New settings interrupted it, ended its canary or came after its refusal: it is loaded again.
     PutOff(Component),
-    /// It is loaded again only where the refusal does not last or the operator asks for it.
+    /// The release is loaded again only if the refusal does not last or the operator asks for it.
     Refused(Component, Refusal),
 }
 
@@ -177,6 +183,7 @@ impl<R: Release> State<R> {
             Event::Request(request) => self.request(request, output),
             Event::Reached { number: of, candidate: now } => match &mut self.work {
                 Work::Loading { number, stage, .. } if *number == of => *stage = now.stage,
+                Work::Reloading { number, candidate, .. } if *number == of => *candidate = now,
                 Work::Judging { number, candidate, .. } if *number == of => *candidate = Some(now),
                 _ => {}
             },
@@ -188,6 +195,9 @@ impl<R: Release> State<R> {
                         // A trial ended during the load: another release serves, perhaps this one.
                         self.begin(component, replies, output);
                     }
+                }
+                Work::Reloading { number, replies, .. } if number == of => {
+                    self.reloaded(loaded.result, replies, output);
                 }
                 other => self.work = other,
             },
@@ -249,8 +259,11 @@ impl<R: Release> State<R> {
             waiting.append(&mut replies);
             return;
         }
-        self.interrupt(Offered::Overtaken, output);
         let is = |release: &R| release.digest() == &*component.digest;
+        let serves = self.serving.as_ref().is_ok_and(|serving| is(&serving.active));
+        if !(serves && matches!(self.work, Work::Reloading { .. })) {
+            self.interrupt(Offered::Overtaken, output);
+        }
         if let Ok(Serving { active, canary, .. }) = &mut self.serving
             && (is(active) || canary.as_ref().is_some_and(|canary| is(&canary.release)))
         {
@@ -263,23 +276,26 @@ impl<R: Release> State<R> {
             return self.refuse(component, refusal, replies, output);
         }
         self.number += 1;
-        let serving = self.serving.as_ref().ok();
-        output.effects.push(Effect::Load(Box::new(Load {
-            number: self.number,
-            component: component.clone(),
-            settings: self.settings.clone(),
-            wanted: serving.and_then(|serving| serving.wanted.as_ref()).map(|wanted| wanted.settings.clone()),
-            active: serving.map(|serving| Arc::clone(&serving.active)),
-        })));
-        self.work = Work::Loading { number: self.number, component, stage: Stage::Offered, swaps: self.swaps, replies };
+        let (number, in_force, serving) = (self.number, self.settings.clone(), self.serving.as_ref().ok());
+        let under = match serving.and_then(|serving| serving.wanted.as_ref()) {
+            Some(Wanted { settings, .. }) => Under::WantedFirst { wanted: settings.clone(), in_force },
+            None => Under::InForce(in_force),
+        };
+        let active = serving.map(|serving| Arc::clone(&serving.active));
+        output.effects.push(Effect::Load(Box::new(Load { number, component: component.clone(), under, active })));
+        self.work = Work::Loading { number, component, stage: Stage::Offered, swaps: self.swaps, replies };
     }
 
-    /// Ends the load that is under way, and returns its component.
+    /// Ends the load that is under way, and returns its component if that is an offer.
     fn interrupt(&mut self, why: Offered, output: &mut Output<R>) -> Option<Component> {
         match self.work.take() {
             Work::Loading { component, replies, .. } => {
                 output.answer(replies, &Ok(why));
                 Some(component)
+            }
+            Work::Reloading { replies, .. } => {
+                output.answer(replies, &Ok(why));
+                None
             }
             other => {
                 self.work = other;
@@ -298,8 +314,43 @@ impl<R: Release> State<R> {
             Newest::Refused(component, refusal) if !refusal.lasting || self.is_asked_for(component) => {
                 self.begin(component.clone(), replies, output);
             }
-            Newest::Settled | Newest::Refused(..) => output.answer(replies, &Ok(Offered::AlreadyActive)),
+            Newest::Settled | Newest::Refused(..) => self.reload(replies, output),
         }
+    }
+
+    /// Loads the active release under the settings that it refused because of the machine or the
+    /// cloud. A trial, which these settings would end, comes first.
+    fn reload(&mut self, mut replies: Vec<Reply>, output: &mut Output<R>) {
+        if let Work::Reloading { replies: waiting, .. } = &mut self.work {
+            waiting.append(&mut replies);
+            return;
+        }
+        match &self.serving {
+            Ok(Serving { active, probation: None, canary: None, wanted: Some(wanted) }) if !wanted.refusal.lasting => {
+                self.number += 1;
+                let (number, component, active) = (self.number, active.component().clone(), Some(Arc::clone(active)));
+                let candidate = CandidateStatus::new(&component, Stage::Offered);
+                let under = Under::Wanted(wanted.settings.clone());
+                output.effects.push(Effect::Load(Box::new(Load { number, component, under, active })));
+                self.work = Work::Reloading { number, candidate, replies };
+            }
+            _ => output.answer(replies, &Ok(Offered::AlreadyActive)),
+        }
+    }
+
+    fn reloaded(&mut self, result: Result<Arc<R>, Refusal>, replies: Vec<Reply>, output: &mut Output<R>) {
+        let mut answer = Offered::AlreadyActive;
+        match (result, &mut self.serving) {
+            (Ok(release), _) => answer = self.introduce(release, output),
+            (Err(refusal), Ok(Serving { wanted: Some(wanted), .. })) => {
+                if refusal.lasting {
+                    output.report(Report::KeepsConfig(refusal.clone()));
+                }
+                wanted.refusal = refusal;
+            }
+            (Err(_), _) => {}
+        }
+        output.answer(replies, &Ok(answer));
     }
 
     /// Whether this release was rolled back, the operator asks for it, it was not tried again for
@@ -336,8 +387,10 @@ impl<R: Release> State<R> {
             output.report(Report::Shadowed(shadow.clone()));
             self.shadow = Some(shadow);
         }
-        if let Some(refusal) = still_refused
+        // What is undecided stays so: a canary may be rolled back.
+        if let (Some(refusal), Ok(_)) = (still_refused, &result)
             && let Ok(Serving { wanted: Some(wanted), .. }) = &mut self.serving
+            && (wanted.refusal.lasting || !refusal.lasting)
         {
             wanted.refusal = refusal;
         }

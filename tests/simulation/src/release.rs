@@ -29,15 +29,15 @@ const TRIAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
     Good,
-    /// It cannot be linked.
+    /// The component cannot be linked.
     Broken,
-    /// It accepts only this cloud-config.
+    /// The component accepts only this cloud-config.
     Choosy(u8),
-    /// Its calls trap.
+    /// The component's calls trap.
     Traps,
-    /// It answers otherwise than its predecessor.
+    /// The component answers otherwise than its predecessor.
     Differs,
-    /// Its calls trap where the cloud fails or denies a request.
+    /// The component's calls trap where the cloud fails or denies a request.
     Careless,
 }
 

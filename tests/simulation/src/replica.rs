@@ -12,7 +12,7 @@ use skysail_controllers::{
 };
 use skysail_dev::api::ApiServer;
 use skysail_election::{Clock, ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Timing, fenced};
-use skysail_slot::SlotStatus;
+use skysail_slot::{Refusal, RefusalReason, SlotStatus};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -169,13 +169,17 @@ impl Replica {
         self.stop.cancel();
     }
 
-    /// Whether the slot of this provider refuses this release for good.
+    /// Whether the slot of this provider refuses this release for good, and not for the
+    /// cloud-config, which [`Vendor::may_stay`](crate::vendor::Vendor::may_stay) compares.
     pub(crate) fn refuses(&self, provider: usize, digest: &str) -> bool {
         let status = self.slots.get(provider).map(|served| served.slot.status());
         status.is_some_and(|status| {
             let status = status.borrow();
             let serves = status.active.as_ref().is_some_and(|active| active.digest == digest);
-            !serves && status.refused.as_ref().is_some_and(|refusal| refusal.lasting && refusal.digest == digest)
+            let refused = status.refused.as_ref().filter(|refusal| refusal.digest == digest);
+            let for_good =
+                |refusal: &Refusal| refusal.lasting && refusal.code != RefusalReason::ConfigRefused.category();
+            !serves && refused.is_some_and(for_good)
         })
     }
 
@@ -194,6 +198,12 @@ impl Replica {
             }
             if let Some(failure) = status.source_failure {
                 return Some(format!("{name} says that {}", failure.reason));
+            }
+            if let Some(refusal) = status.refused.filter(|refusal| !refusal.lasting) {
+                return Some(format!(
+                    "{name} has not tried again what was not the release's fault: {}",
+                    refusal.reason
+                ));
             }
             if served.slot.keeps_questions() != source.conf.borrow().shadow.is_some() {
                 return Some(format!("{name} keeps questions without need, or does not keep them"));

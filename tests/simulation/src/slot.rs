@@ -17,7 +17,7 @@ use skysail_provider::{Code, Error, Interface, Result};
 use skysail_slot::{
     Component, ComponentLoader, Done, EarlierOffers, Executor, INBOX_MAX, Judge, Living, Load, Loaded, Offered,
     OnDifference, Proposal, Refusal, RefusalReason, Release as _, Report, Request, Routing, Settings as _,
-    ShadowStatus, SlotStatus, Stage, Told,
+    ShadowStatus, SlotStatus, Stage, Told, Under,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -402,8 +402,11 @@ impl Executor for Loader {
 
     async fn load(&self, load: Load<Release>) -> Loaded<Release> {
         self.slot.tell(format_args!("loads {}", load.component.offer.origin));
+        let is_offer = !matches!(load.under, Under::Wanted(_));
         let loaded = skysail_slot::load(self, load).await;
-        if let Ok(release) = &loaded.result {
+        if let Ok(release) = &loaded.result
+            && is_offer
+        {
             self.slot.watched().trials.loaded(release);
         }
         loaded

@@ -113,6 +113,7 @@ impl<R: Release> State<R> {
             shadow: self.shadow.clone(),
             candidate: match &self.work {
                 Work::Loading { component, stage, .. } => Some(CandidateStatus::new(component, *stage)),
+                Work::Reloading { candidate, .. } => Some(candidate.clone()),
                 Work::Judging { candidate, .. } => candidate.clone(),
                 Work::Idle | Work::Prepared { .. } => None,
             },

@@ -5,7 +5,7 @@ use crate::{Effect, Offered, Refusal, Release, Reply, Report};
 /// See the module.
 pub(super) struct Output<R: Release> {
     pub(super) effects: Vec<Effect<R>>,
-    /// These come after the status is published.
+    /// The effects that come after the status is published.
     pub(super) answers: Vec<Effect<R>>,
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::{
     CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, ProbationOptions, Proposal,
-    Refusal, Report, Request, SettingsOutcome, SourceFailure, Stage, State, Told, Wanted, Work,
+    Refusal, Report, Request, SettingsOutcome, SourceFailure, Stage, State, Told, Under, Wanted, Work,
 };
 use crate::{
     Breach, CallHistory, Drain, Offer, OnDifference, RolloutOptions, Routing, ShadowOptions, SlotStatus, TrialPlace,
@@ -245,12 +245,20 @@ impl World {
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Nothing => {}
             Pending::Load(load) => {
-                let Load { number, component, settings, wanted, .. } = *load;
-                let refused = wanted.as_ref().map(|_| refusal(&component, true));
-                let (result, wanted) = match (how % 4, wanted) {
-                    (0, Some(wanted)) => (Ok(self.release(&component, &wanted)), None),
-                    (0 | 1, _) => (Ok(self.release(&component, &settings)), refused),
-                    (how, _) => (Err(refusal(&component, how == 2)), refused),
+                let Load { number, component, under, .. } = *load;
+                let undecided = refusal(&component, false);
+                let refused = refusal(&component, how & 8 == 0);
+                let (result, wanted) = match (how % 4, under) {
+                    (0, Under::WantedFirst { wanted, .. } | Under::Wanted(wanted)) => {
+                        (Ok(self.release(&component, &wanted)), None)
+                    }
+                    (0 | 1, Under::InForce(settings)) => (Ok(self.release(&component, &settings)), None),
+                    (1, Under::WantedFirst { in_force, .. }) => {
+                        (Ok(self.release(&component, &in_force)), Some(refused))
+                    }
+                    (_, Under::WantedFirst { .. }) if !refused.lasting => (Err(undecided), Some(refused)),
+                    (how, Under::WantedFirst { .. }) => (Err(refusal(&component, how == 2)), Some(refused)),
+                    (how, _) => (Err(refusal(&component, how == 2)), None),
                 };
                 self.step(Event::Loaded { number, loaded: Loaded { result, shadow: None, wanted } });
             }
@@ -298,13 +306,15 @@ impl World {
         let state = self.state();
         let current = match &state.work {
             Work::Idle => None,
-            Work::Loading { number, .. } | Work::Judging { number, .. } | Work::Prepared { number, .. } => {
-                Some(*number)
-            }
+            Work::Loading { number, .. }
+            | Work::Reloading { number, .. }
+            | Work::Judging { number, .. }
+            | Work::Prepared { number, .. } => Some(*number),
         };
         let number = if how & 1 == 1 { state.number + 1 } else { u64::from(how / 8) };
         let under_way = [current, self.trials[0], self.trials[1]];
-        if under_way.contains(&Some(number)) || !matches!(state.work, Work::Idle | Work::Loading { .. }) {
+        let decides = matches!(state.work, Work::Judging { .. } | Work::Prepared { .. });
+        if under_way.contains(&Some(number)) || decides {
             return;
         }
         let (before, swaps) = (state.status(), state.swaps);
@@ -418,6 +428,10 @@ impl World {
             (Work::Idle, Pending::Nothing) => {}
             (Work::Loading { number, component, .. }, Pending::Load(load)) => {
                 assert_eq!((number, &component.digest), (&load.number, &load.component.digest));
+            }
+            (Work::Reloading { number, .. }, Pending::Load(load)) => {
+                let active = self.routing.active.as_ref().unwrap();
+                assert_eq!((number, &load.component.digest), (&load.number, &active.component.digest));
             }
             (Work::Judging { number, .. }, Pending::Judge(judge)) => assert_eq!(*number, judge.number),
             (Work::Prepared { number, .. }, Pending::Commit(commit)) => assert_eq!(number, commit),
@@ -568,7 +582,7 @@ fn a_release_that_only_new_settings_brought_in_has_not_passed() {
     world.end_work(1);
     assert!(world.has_passed(), "nothing served before it");
     world.offer(1);
-    // It is refused, and then accepted under settings that the active release refuses.
+    // Release 1 is refused, and then accepted under settings that the active release refuses.
     world.end_work(2);
     world.reconfigure(PROBATION, 2);
     assert!(world.status.active.as_ref().unwrap().digest == *offered(1).digest && !world.has_passed());
@@ -595,6 +609,52 @@ fn a_release_that_the_machine_cannot_load_under_new_settings_serves_after_the_ne
     world.end_work(1);
     assert_eq!(world.status.active.as_ref().unwrap().digest, *digest);
     assert!(world.status.refused.is_none());
+}
+
+/// The active release keeps its old cloud-config, and the next offer is loaded on a busy machine.
+#[test]
+fn what_a_fault_of_the_machine_left_undecided_about_a_new_cloud_config_is_tried_again() {
+    const UNDECIDED: u8 = 8;
+    let kept = || {
+        let mut world = World::new(0);
+        world.offer(0);
+        world.end_work(1);
+        world.reconfigure(0, 3);
+        world.offer(1);
+        world
+    };
+    let retry = |world: &mut World| {
+        let reply = World::answer(&mut world.answers);
+        world.step(Event::Request(Request::Retry { reply }));
+    };
+    // The offer is refused under the old cloud-config: it may be accepted under the new one.
+    let mut world = kept();
+    world.end_work(UNDECIDED | 2);
+    retry(&mut world);
+    assert!(matches!(&world.state().work, Work::Loading { component, .. } if component.digest == offered(1).digest));
+    world.end_work(0);
+    assert_eq!(world.status.active.as_ref().unwrap().digest, *offered(1).digest);
+    assert_eq!(world.status.refused, None, "the new cloud-config is in force");
+    // The offer serves under the old cloud-config: the new one still has to be tried.
+    let mut world = kept();
+    world.end_work(UNDECIDED | 1);
+    assert!(world.status.refused.is_some());
+    retry(&mut world);
+    // Undecided again.
+    world.end_work(3);
+    retry(&mut world);
+    assert!(matches!(world.state().work, Work::Reloading { .. }));
+    world.end_work(0);
+    assert_eq!(world.status.active.as_ref().unwrap().digest, *offered(1).digest);
+    assert_eq!(world.status.refused, None, "the new cloud-config is in force");
+    // Refused for good.
+    let mut world = kept();
+    world.end_work(UNDECIDED | 1);
+    retry(&mut world);
+    world.end_work(2);
+    retry(&mut world);
+    assert!(matches!(world.state().work, Work::Idle));
+    assert!(world.status.refused.as_ref().unwrap().lasting);
 }
 
 /// The quarantine has the rolled-back release, and the newest offer is not refused.
