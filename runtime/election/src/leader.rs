@@ -152,7 +152,7 @@ impl Keeper {
     /// Tries a single write first. If the lease changed since, reads it and writes again.
     async fn try_renew(&mut self) -> Result<Duration, Failed> {
         let lock = &mut self.elector.lock;
-        if lock.is_valid() {
+        if lock.is_ours() && lock.is_valid() {
             match lock.renew().await {
                 Ok(sent) => return Ok(sent),
                 Err(error) => tracing::info!(

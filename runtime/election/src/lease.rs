@@ -63,15 +63,15 @@ pub(crate) struct Lock {
     api: Api<Lease>,
     /// The lease as last read or written.
     known: Option<Lease>,
-    /// When this content was first seen, by our clock. The times in the Lease are not used, because
-    /// they are from another clock.
-    changed: Duration,
+    /// When the lease expires, by our clock: its duration after its content was first seen. The
+    /// times in the Lease are not used, because they are from another clock.
+    expires: Duration,
 }
 
 impl Lock {
     pub(crate) fn new(client: kube::Client, config: ElectionConfig, clock: Arc<dyn Clock>) -> Self {
         let api = Api::namespaced(client, &config.namespace);
-        Self { config, clock, api, known: None, changed: Duration::ZERO }
+        Self { config, clock, api, known: None, expires: Duration::ZERO }
     }
 
     pub(crate) fn api(&self) -> &Api<Lease> {
@@ -96,23 +96,21 @@ impl Lock {
         !self.left().is_zero()
     }
 
-    /// Time until the lease expires, from when its content was first seen here. Without a duration
-    /// in the Lease, our own is assumed.
+    /// Time until the lease expires.
     ///
     /// This rule prevents two leaders: the holder counts a shorter time from when it *sent* its
     /// last renewal, and no replica can see a renewal before it was sent. Seeing a renewal earlier,
     /// by a watch, shortens the wait, but never too much; seeing it late or out of order prolongs
     /// the wait.
     pub(crate) fn left(&self) -> Duration {
-        let seconds = self.spec().and_then(|spec| spec.lease_duration_seconds);
-        let own = self.config.timing.lease_duration();
-        let duration = seconds.and_then(|s| u64::try_from(s).ok()).map_or(own, Duration::from_secs);
-        (self.changed + duration).saturating_sub(self.clock.elapsed())
+        self.expires.saturating_sub(self.clock.elapsed())
     }
 
-    /// Whether this process may take the lease.
+    /// Whether this process may take the lease. A lease that was deleted is free when it would have
+    /// expired: its holder does not know of the deletion before the next renewal.
     pub(crate) fn is_free(&self) -> bool {
-        self.holder().is_empty() || self.is_ours() || !self.is_valid()
+        let has_no_holder = self.known.is_some() && self.holder().is_empty();
+        has_no_holder || self.is_ours() || !self.is_valid()
     }
 
     fn spec(&self) -> Option<&LeaseSpec> {
@@ -128,10 +126,23 @@ impl Lock {
 
     /// Stores the present state; changed content counts from now.
     pub(crate) fn see(&mut self, found: Option<Lease>) {
-        if found.as_ref().and_then(|lease| lease.spec.as_ref()) != self.spec() {
-            self.changed = self.clock.elapsed();
+        match &found {
+            Some(lease) if lease.spec.as_ref() != self.spec() => self.count(lease.spec.as_ref()),
+            None if self.known.is_some() && (self.holder().is_empty() || self.is_ours()) => {
+                self.expires = Duration::ZERO;
+            }
+            Some(_) | None => {}
         }
         self.known = found;
+    }
+
+    /// Counts the duration of the lease from now. Without a duration in the Lease, our own is
+    /// assumed.
+    fn count(&mut self, spec: Option<&LeaseSpec>) {
+        let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+        let own = self.config.timing.lease_duration();
+        let duration = seconds.and_then(|s| u64::try_from(s).ok()).map_or(own, Duration::from_secs);
+        self.expires = self.clock.elapsed() + duration;
     }
 
     /// Acquires or keeps the lease. Returns when the request was sent.
@@ -186,8 +197,8 @@ impl Lock {
                 self.request(step, self.api.create(&params, &Lease { metadata, spec: Some(spec) })).await?
             }
         };
+        self.count(written.spec.as_ref());
         self.known = Some(written);
-        self.changed = self.clock.elapsed();
         Ok(sent)
     }
 

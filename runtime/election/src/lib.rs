@@ -13,7 +13,9 @@
 //! - At most one fence of a lease is open, as long as the clock rates of any two machines differ by
 //!   less than the ratio of lease duration to renew deadline (15 s to 10 s: 1.5). The wall-clock
 //!   time of the machines does not matter: no replica counts from a time that another one has
-//!   written.
+//!   written. A Lease that somebody deletes counts as held until it would have expired; only a
+//!   replica that starts after the deletion takes it at once, beside a leader that learns of it by
+//!   its next renewal.
 //! - Nothing is sent after the fence closed, however long the process was frozen.
 //! - After the fence closed, the release is the only write.
 //!

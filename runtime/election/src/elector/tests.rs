@@ -402,6 +402,41 @@ async fn b19_a_deleted_lease_is_created_again() {
     assert!(leader.fence().check().is_ok());
 }
 
+/// The leader must not write a Lease without a holder, which another candidate would take at once.
+#[tokio::test(start_paused = true)]
+async fn b19_a_leader_that_first_fails_to_create_a_deleted_lease_again_remains_the_holder() {
+    let world = World::new();
+    let leader = world.lead("a").await;
+    world.leases().delete("ccm", &DeleteParams::default()).await.unwrap();
+    world.disturb(|request| match request.verb {
+        "create" => Fault::Refuse(internal()),
+        _ => Fault::None,
+    });
+    sleep(S * 3).await;
+    assert!(world.leases().get_opt("ccm").await.unwrap().is_none());
+    world.disturb(|_| Fault::None);
+    sleep(S * 3).await;
+    assert_eq!(world.spec().await.holder_identity.as_deref(), Some("a"));
+    assert!(leader.fence().check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn b19_a_lease_that_is_deleted_is_not_taken_while_the_fence_of_its_holder_is_open() {
+    let world = World::new();
+    let leader = world.lead("a").await;
+    let (candidate, stop) = (world.elector("b"), CancellationToken::new());
+    let mut candidate = std::pin::pin!(candidate.acquire(&stop));
+    assert!(timeout(S, &mut candidate).await.is_err(), "b stands by");
+    world.leases().delete("ccm", &DeleteParams::default()).await.unwrap();
+    assert!(timeout(S * 60, &mut candidate).await.is_err(), "a has created the lease again");
+    assert!(leader.fence().check().is_ok());
+    drop(leader);
+    world.leases().delete("ccm", &DeleteParams::default()).await.unwrap();
+    // The last renewal of `a` was at most two seconds ago, and its fence is open for ten.
+    assert!(timeout(S * 12, &mut candidate).await.is_err());
+    assert!(timeout(S * 5, &mut candidate).await.unwrap().is_some());
+}
+
 /// The process was frozen for longer than the lease duration: it must not try to renew first.
 #[tokio::test(start_paused = true)]
 async fn b19_a_leader_that_was_frozen_finds_the_fence_closed_before_it_does_anything() {
