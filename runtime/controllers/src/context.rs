@@ -71,7 +71,7 @@ impl Context {
 
     /// The metadata of a call to this provider, with the object that the call is about, if any.
     pub(crate) fn call(&self, lane: &Lane, object: Option<ObjectReference>) -> Call {
-        progress::step();
+        progress::call(&lane.name);
         let dry_run = self.dry_runs.as_ref().map(|dry_runs| dry_runs.of_call(&lane.name, object.as_ref()));
         let events = Some(self.reporter.sink(&lane.name));
         Call { object, events, fence: self.fence.clone(), dry_run, ..Call::default() }

@@ -1,6 +1,6 @@
 //! Kubernetes Events about objects, with the counts and limits of client-go.
 //!
-//! These are core/v1 Events, as upstream's controllers write them: equal Events share one object
+//! The Events are of core/v1, as upstream's controllers write them: equal Events share one object
 //! whose count grows, so `kubectl describe` shows "x12 over 5m". kube's own recorder writes
 //! events.k8s.io/v1, keeps a map without a bound and loses the first text of a series; so this
 //! module uses `Api` directly.

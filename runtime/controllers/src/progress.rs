@@ -48,14 +48,22 @@ struct List {
 struct Turn {
     provider: String,
     what: String,
-    step: Mutex<Instant>,
+    last: Mutex<Step>,
+}
+
+/// The last step of a turn.
+struct Step {
+    at: Instant,
+    /// The provider of the last call. A turn of one provider may also call others, to delete what
+    /// they hold.
+    called: String,
 }
 
 impl Progress {
     /// Runs `work` as a turn.
     pub(crate) async fn turn<F: Future>(&self, provider: &str, what: impl Into<String>, work: F) -> F::Output {
-        let step = Mutex::new(Instant::now());
-        let turn = Arc::new(Turn { provider: provider.to_owned(), what: what.into(), step });
+        let last = Mutex::new(Step { at: Instant::now(), called: provider.to_owned() });
+        let turn = Arc::new(Turn { provider: provider.to_owned(), what: what.into(), last });
         {
             let mut inner = self.lock();
             inner.turns.retain(|turn| turn.strong_count() > 0);
@@ -72,10 +80,15 @@ impl Progress {
     pub fn check(&self, longest_call: impl Fn(&str) -> Duration) -> Result<(), String> {
         let turns: Vec<_> = self.lock().turns.iter().filter_map(Weak::upgrade).collect();
         for turn in turns {
-            let since = turn.step.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-            if since > STEP + longest_call(&turn.provider) {
+            let Step { at, called } = &*turn.last();
+            let since = at.elapsed();
+            if since > STEP + longest_call(called) {
                 let (Turn { provider, what, .. }, seconds) = (&*turn, since.as_secs());
-                return Err(format!("{what} of the provider {provider} has made no progress for {seconds} s"));
+                let of_another =
+                    if called == provider { String::new() } else { format!(", since a call of the provider {called}") };
+                return Err(format!(
+                    "{what} of the provider {provider} has made no progress for {seconds} s{of_another}"
+                ));
             }
         }
         Ok(())
@@ -106,10 +119,25 @@ impl Progress {
     }
 }
 
+// === impl Turn ===
+
+impl Turn {
+    fn last(&self) -> MutexGuard<'_, Step> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Records a step of the current turn; does nothing outside of a turn.
 pub(crate) fn step() {
+    let _outside_of_turns = TURN.try_with(|turn| turn.last().at = Instant::now());
+}
+
+/// Records a call of this provider as a step of the current turn; does nothing outside of a turn.
+pub(crate) fn call(provider: &str) {
     let _outside_of_turns = TURN.try_with(|turn| {
-        *turn.step.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let mut last = turn.last();
+        last.at = Instant::now();
+        provider.clone_into(&mut last.called);
     });
 }
 
@@ -123,7 +151,7 @@ mod tests {
         time::{advance, sleep},
     };
 
-    use super::{FIRST_LIST_MAX, Progress, STEP, step};
+    use super::{FIRST_LIST_MAX, Progress, STEP, call, step};
 
     const CALL: Duration = Duration::from_secs(30);
     const SECOND: Duration = Duration::from_secs(1);
@@ -145,6 +173,25 @@ mod tests {
         assert_eq!(check(), Err(told.to_owned()));
         stuck.join_next().await.unwrap().unwrap();
         assert_eq!(check(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_another_provider_is_measured_against_the_deadline_of_that_provider() {
+        let progress = Progress::default();
+        let check = || progress.check(|provider| if provider == "slow" { CALL * 20 } else { CALL });
+        let work = async {
+            call("slow");
+            advance(STEP + CALL * 20).await;
+            assert_eq!(check(), Ok(()));
+            advance(SECOND).await;
+            let told = "the Service default/web of the provider sim has made no progress for 781 s, since a call of the provider slow";
+            assert_eq!(check(), Err(told.to_owned()));
+            call("sim");
+            advance(STEP + CALL + SECOND).await;
+            let told = "the Service default/web of the provider sim has made no progress for 211 s";
+            assert_eq!(check(), Err(told.to_owned()));
+        };
+        progress.turn("sim", "the Service default/web", work).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -124,7 +124,7 @@ fn failed(subject: &Subject<'_>, error: &Error) -> Next {
     context.reporter.reconciled(actor, &reference, Err(error), Some(retry.after));
     let next = NextTry { at: Instant::now() + retry.after, until_change: retry.until_change };
     subject.record(PlanOutcome::Waits(next));
-    plan::after_failure(&observe(context, lane, key, observed.answers), observed.shared.membership, retry)
+    plan::after_failure(plan, &observe(context, lane, key, observed.answers), observed.shared.membership, retry)
 }
 
 /// The Service as the subject of Events, also after its deletion.

@@ -279,7 +279,8 @@ pub(crate) fn node_set_published(context: &Context, lane: &Lane) {
     context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
     for key in context.ledger.held_by(&lane.name) {
         if context.ledger.waits(&key) {
-            // Its `ensure` failed and waits; the earlier load balancer must not keep deleted nodes.
+            // The failed `ensure` waits for its retry; the earlier load balancer must not keep
+            // deleted nodes.
             lane.services.add(key);
         } else {
             lane.services.nudge(key);

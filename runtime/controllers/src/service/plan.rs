@@ -180,10 +180,13 @@ pub(crate) fn after_success(done: &Plan, observed: &Observed) -> Next {
     }
 }
 
-/// When to run the Service again after a failure. If an `ensure` failed and the nodes changed
-/// meanwhile, the earlier load balancer must be updated at once.
-pub(crate) fn after_failure(observed: &Observed, membership_before: u64, retry: Retry) -> Next {
+/// When to run the Service again after this step failed. If an `ensure` failed and the nodes
+/// changed meanwhile, the earlier load balancer must be updated at once. If only our write to the
+/// object failed, an update of the backends follows at once, now or when the nodes change.
+pub(crate) fn after_failure(failed: &Plan, observed: &Observed, membership_before: u64, retry: Retry) -> Next {
     let serves_on = matches!(&observed.entry, Some(Entry { state: State::Unsettled { before: Some(_) }, .. }));
+    let serves = matches!(&observed.entry, Some(Entry { state: State::Serving(_), .. }));
+    let is_write = matches!(failed, Plan::Repair { .. }) || (serves && matches!(failed, Plan::Ensure { .. }));
     match retry {
         _ if serves_on
             && observed.shared.membership != membership_before
@@ -191,7 +194,8 @@ pub(crate) fn after_failure(observed: &Observed, membership_before: u64, retry: 
         {
             Next::After(Duration::ZERO)
         }
-        Retry { after, until_change: true, .. } => Next::Within(after),
+        _ if is_write && matches!(plan(observed), Plan::Update(_)) => Next::After(Duration::ZERO),
+        Retry { after, until_change, .. } if until_change || is_write => Next::Within(after),
         Retry { after, .. } => Next::After(after),
     }
 }
@@ -330,7 +334,8 @@ fn outdated(entry: &Entry, membership: u64, refused: bool) -> Option<Arc<Service
 }
 
 /// Plans the update of the backends and the repair of our writes; the rest of the load balancer is
-/// up to date. If another controller undoes our writes, the backends do not wait for them.
+/// up to date. If another controller undoes our writes, or the API server refuses them, the
+/// backends do not wait for them.
 fn upkeep(
     observed: &Observed,
     (entry, serving): (&Entry, Option<&Serving>),

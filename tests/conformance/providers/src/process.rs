@@ -118,7 +118,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Its state is of no use any more. It may have ended by itself.
+        // The program's state is not needed any more. The program may have ended by itself.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -124,7 +124,7 @@ async fn a_younger_provider_waits_half_a_minute_for_an_older_one_that_never_serv
     pass(2 * S).await;
     let backends = world.clouds[1].fake.cloud().into_values().flat_map(|balancer| balancer.nodes).collect::<Vec<_>>();
     assert_eq!(backends, ["a", "b", "c", "gone"]);
-    // Its machine may be one of the older provider.
+    // The machine of the node `gone` may belong to the older provider.
     pass(600 * S).await;
     assert!(world.node("gone").await.is_some());
     let finding = world.clouds[1].finding(Finding::NodesHeld).unwrap();

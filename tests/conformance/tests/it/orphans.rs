@@ -89,8 +89,8 @@ async fn a_load_balancer_must_be_unwanted_in_three_consecutive_scans() {
     assert!(!reported(&mut world).await);
 }
 
-/// Its finalizer was removed, it is not ensured yet, it is being deleted, its class belongs to
-/// another provider: each of these Services may want its load balancer.
+/// A Service may want its load balancer also if it is not ensured yet or is being deleted, and if
+/// its class belongs to another provider or to none.
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_that_a_service_may_want_is_never_an_orphan() {
     let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];

@@ -15,7 +15,7 @@ use skysail_dev::api::{ApiError, Fault, RequestInfo};
 use skysail_test_conformance::world::{S, World, pass};
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::upstream_services::{FINALIZER, calls, with_web};
+use crate::upstream_services::{FINALIZER, calls, with_nodes, with_web};
 
 /// How long the other controller undoes our writes.
 const FIGHT: Duration = Duration::from_mins(10);
@@ -92,6 +92,32 @@ async fn the_backends_of_a_service_with_write_conflicts_are_still_updated() {
     pass(5 * S).await;
     drop(task);
     assert_eq!(calls(&world), ["update default/web nodes=a,b"]);
+}
+
+/// An admission policy refuses each write but the first, which adds the finalizer.
+#[tokio::test(start_paused = true)]
+async fn the_backends_of_a_service_whose_status_the_api_server_refuses_are_still_updated() {
+    let mut world = with_nodes(&["a"]).await;
+    let patches = AtomicUsize::new(0);
+    world.disturb(move |request: &RequestInfo| match (request.verb, request.resource.as_str()) {
+        ("patch", "services") if patches.fetch_add(1, Ordering::SeqCst) > 0 => Fault::Refuse(forbidden()),
+        _ => Fault::None,
+    });
+    world.add_service("web", json!({})).await;
+    for name in ["b", "c"] {
+        pass(Duration::from_mins(30)).await;
+        calls(&world);
+        world.add_node(name).await;
+        pass(10 * S).await;
+        let nodes = if name == "b" { "a,b" } else { "a,b,c" };
+        assert_eq!(calls(&world), [format!("update default/web nodes={nodes}")]);
+    }
+    let writes = world.transcript().await.matches("api patch services/status web").count();
+    assert!((10..=30).contains(&writes), "{writes}");
+}
+
+fn forbidden() -> ApiError {
+    ApiError::new(http::StatusCode::FORBIDDEN, "Forbidden", "a policy refuses the status")
 }
 
 /// A stalled watch shows an old version of the Service, so each write is rejected. Without a rate

@@ -246,7 +246,7 @@ fn while_a_node_without_a_pod_cidr_lacks_a_provider_id_or_addresses_it_may_be_th
     assert_eq!(deleted(&[a.clone(), b.clone(), addressed], &[]), ["r8", "r7"]);
     let identified = Node { provider_id: Some("p://fresh".to_owned()), ..fresh.clone() };
     assert_eq!(deleted(&[a.clone(), b.clone(), identified], &[]), ["r9", "r7"]);
-    // Its route would lead to its pod CIDR.
+    // A route to a node with a pod CIDR would have that CIDR as its destination.
     let placed = Node { pod_cidrs: vec!["10.244.3.0/24".to_owned()], ..fresh };
     assert_eq!(deleted(&[a, b], &[placed]), ["r9", "r8", "r7"]);
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -47,6 +47,8 @@ pub(super) struct Health {
     running: RunningControllers,
     /// The progress of the controllers' workers.
     pub(super) progress: Progress,
+    /// The slots whose calls may run, by provider.
+    slots: Mutex<BTreeMap<String, Weak<Slot>>>,
 }
 
 /// The servers whose ports are bound.
@@ -105,6 +107,7 @@ impl Health {
             missing,
             running: RunningControllers::register(registry),
             progress: Progress::default(),
+            slots: Mutex::default(),
         }
     }
 
@@ -152,8 +155,12 @@ impl Health {
     /// The check of the controllers: it fails if a worker makes no progress for longer than a call
     /// of its provider and requests to the API may take.
     fn controllers(&self, served: &[&ServedProvider]) -> HealthCheck {
-        let slots: BTreeMap<_, _> =
-            served.iter().map(|served| (served.slot.name().to_owned(), Arc::downgrade(&served.slot))).collect();
+        let served = served.iter().map(|served| (served.slot.name().to_owned(), Arc::downgrade(&served.slot)));
+        let slots = {
+            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            remember(&mut slots, served);
+            slots.clone()
+        };
         let longest_call = move |provider: &str| {
             let serving = slots.get(provider).and_then(Weak::upgrade).and_then(|slot| slot.serving());
             serving.map_or(Duration::ZERO, |serving| longest_call(serving.sandbox().limits()))
@@ -170,6 +177,13 @@ impl Health {
             if missing.borrow().is_some() { Ok(()) } else { progress.check_lists(FIRST_LIST_MAX) }
         })
     }
+}
+
+/// Adds the slots that are served now. The slot of a removed provider stays while the provider's
+/// last calls hold it.
+fn remember<T>(slots: &mut BTreeMap<String, Weak<T>>, served: impl Iterator<Item = (String, Weak<T>)>) {
+    slots.retain(|_, slot| slot.strong_count() > 0);
+    slots.extend(served);
 }
 
 /// The longest time between two steps of a worker that calls the provider. A swap cancels a call
@@ -295,13 +309,13 @@ fn go_duration(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{iter, time::Duration};
+    use std::{collections::BTreeMap, iter, sync::Arc, time::Duration};
 
     use prometheus_client::registry::Registry;
     use skysail_host::Limits;
     use tokio::sync::watch;
 
-    use super::{Beats, DRAIN, Health, longest_call};
+    use super::{Beats, DRAIN, Health, longest_call, remember};
 
     /// Where the right is missing at the start, no restart helps.
     #[tokio::test]
@@ -315,6 +329,18 @@ mod tests {
         assert_eq!((health.livez.failures(), health.healthz.failures()), (vec![], vec![]));
         missing.send_replace(None);
         assert_eq!(health.readyz.failures(), [""; 0]);
+    }
+
+    #[test]
+    fn a_removed_provider_has_its_deadlines_while_its_last_calls_hold_its_slot() {
+        let (mut slots, first, second) = (BTreeMap::new(), Arc::new(1), Arc::new(2));
+        let served = |name: &str, slot: &Arc<i32>| iter::once((name.to_owned(), Arc::downgrade(slot)));
+        remember(&mut slots, served("first", &first));
+        remember(&mut slots, served("second", &second));
+        assert_eq!(slots["first"].upgrade(), Some(Arc::clone(&first)));
+        drop(first);
+        remember(&mut slots, served("second", &second));
+        assert_eq!(slots.keys().collect::<Vec<_>>(), ["second"]);
     }
 
     /// A call that a swap cancels is repeated with a deadline of its own.

@@ -320,15 +320,44 @@ fn succeed(observed: &mut Observed, plan: &Plan, found: bool) {
 }
 
 /// With a provider that fails at each call, no state calls it again at once, unless nodes were
-/// removed while an `ensure` failed.
+/// removed while an `ensure` failed. A failed write to the object waits for a change of the nodes,
+/// too.
 #[test]
 fn no_failure_is_retried_at_once() {
     let retry = Retry { after: Duration::from_secs(5), counts: true, until_change: false };
     for_all(|observed| {
-        assert_eq!(after_failure(&observed, observed.shared.membership, retry), Next::After(retry.after));
-        let moved = after_failure(&observed, observed.shared.membership + 1, retry);
+        let failed = plan(&observed);
+        let serves = matches!(&observed.entry, Some(Entry { state: State::Serving(_), .. }));
+        let waits = match failed {
+            Plan::Repair { .. } => Next::Within(retry.after),
+            Plan::Ensure { .. } if serves => Next::Within(retry.after),
+            _ => Next::After(retry.after),
+        };
+        assert_eq!(after_failure(&failed, &observed, observed.shared.membership, retry), waits);
+        let moved = after_failure(&failed, &observed, observed.shared.membership + 1, retry);
         let serves_on = matches!(&observed.entry, Some(Entry { state: State::Unsettled { before: Some(_) }, .. }));
-        assert!(moved == Next::After(retry.after) || serves_on);
+        assert!(moved == waits || serves_on);
+    });
+}
+
+/// The API server may refuse the write each time.
+#[test]
+fn a_failed_repair_is_followed_by_the_update_of_outdated_backends() {
+    let retry = Retry { after: Duration::from_secs(300), counts: true, until_change: false };
+    for_all(|mut observed| {
+        let failed = plan(&observed);
+        let Plan::Repair { .. } = failed else { return };
+        let membership = observed.shared.membership;
+        let entry = observed.entry.as_mut().unwrap();
+        entry.repairs.begin(now());
+        observed.waits.repair = entry.repairs.wait(now());
+        let next = match &observed.entry.as_ref().unwrap().state {
+            State::Serving(serving) if serving.nodes != Backends::Known(membership) && is_wanted(&observed) => {
+                Next::After(Duration::ZERO)
+            }
+            _ => Next::Within(retry.after),
+        };
+        assert_eq!(after_failure(&failed, &observed, membership, retry), next, "{}", shown(&observed, &failed));
     });
 }
 

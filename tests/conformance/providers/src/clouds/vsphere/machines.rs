@@ -162,7 +162,7 @@ pub(super) async fn compared_nodes(vsphere: &Vsphere) -> Result<Vec<Node>> {
     let new = [machine("new"), machine("new.example.com"), machine("twice"), machine("twice")];
     let mut new = vsphere.add_all(&datacenter, &new)?;
     new.pop().context("no machine was created")?;
-    // Its name is the address of its machine.
+    // This node's name is the address of its machine.
     let nics = Some(vec![nic("VM Network", &["10.1.200.1"])]);
     new.extend(vsphere.add_all(&datacenter, &[Machine { nics, ..machine("named-by-address") }])?);
     for node in &mut new {
