@@ -88,5 +88,9 @@ pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parsed admission reviews at the same time; the API server waits for the others.
 pub(crate) const WEBHOOKS_AT_ONCE: usize = 16;
 
+/// The same of one address, so that one client whose reviews take a provider long cannot block the
+/// API server.
+pub(crate) const WEBHOOKS_OF_ONE_ADDRESS_AT_ONCE: usize = 12;
+
 /// Bytes of a client's text in an answer or a log line.
 pub(crate) const TEXT_BYTES_MAX: usize = 200;

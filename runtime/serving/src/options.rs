@@ -61,7 +61,7 @@ pub struct TlsOptions {
 pub struct KeyPairFiles {
     /// The certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The certificate's private key.
     pub key: PathBuf,
 }
 

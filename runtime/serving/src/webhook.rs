@@ -4,8 +4,8 @@
 //! Webhooks implement [`Webhook`]; this module contains none.
 
 mod admission;
-mod bodies;
 mod serve;
+mod waiting_places;
 
 use std::{fmt, sync::Arc};
 

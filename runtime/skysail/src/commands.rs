@@ -27,7 +27,7 @@ use crate::args::Command;
 /// # Errors
 /// The command failed; `exit` turns the error into an exit code.
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
-    // This is the only installation in the process, so it cannot fail.
+    // The process installs rustls's crypto provider only here, so the installation cannot fail.
     drop(rustls::crypto::ring::default_provider().install_default());
     match command {
         Command::Run(args) => run::run(*args),

@@ -49,6 +49,18 @@ pub(crate) fn json(result: &impl Serialize) -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// A result as YAML. A text without quotes has no escapes in YAML, so that such characters become
+/// U+FFFD.
+///
+/// # Errors
+/// The result cannot be encoded.
+pub(crate) fn yaml(result: &impl Serialize) -> anyhow::Result<String> {
+    let text = serde_saphyr::to_string(result).context("cannot encode the result")?;
+    let shown =
+        |c: char| if c == '\n' || is_plain(c.encode_utf8(&mut [0; 4])) { c } else { char::REPLACEMENT_CHARACTER };
+    Ok(text.chars().map(shown).collect())
+}
+
 /// A table as kubectl prints it: each column is as wide as its widest cell. The text of a cell is
 /// untrusted, so control characters are removed.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
@@ -72,7 +84,15 @@ pub(crate) fn plain(text: &str) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{json as shown, plain, table};
+    use super::{json as shown, plain, table, yaml};
+
+    #[test]
+    fn yaml_has_no_character_that_a_terminal_obeys_or_that_reorders_a_line() {
+        let answer = json!({ "a\u{202e}b": ["x\u{2028}y\u{9b}31m\u{7f}", "\u{e0041}", "äöü 😀\n\u{1b}[2J\"\\"] });
+        let text = yaml(&answer).unwrap();
+        assert!(text.lines().all(|line| plain(line) == line), "{text:?}");
+        assert!(text.contains("äöü 😀"), "{text:?}");
+    }
 
     #[test]
     fn json_has_no_character_that_a_terminal_obeys_or_that_reorders_a_line_and_the_same_value() {

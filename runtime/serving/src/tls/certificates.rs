@@ -215,7 +215,9 @@ fn pair_in(folder: &Path, name: &str, provider: &CryptoProvider) -> Result<KeyPa
         Ok(_) => return Ok(files),
         Err(error) if !is_absent(&files.certificate) || !is_absent(&files.key) => {
             let problem = with_causes(&error);
-            tracing::warn!("the self-signed certificate is made again, because a crash left only a part of its files: {problem}");
+            tracing::warn!(
+                "the self-signed certificate is made again, because a crash left only a part of its files: {problem}"
+            );
         }
         Err(_) => {}
     }

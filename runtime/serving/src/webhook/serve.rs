@@ -14,14 +14,14 @@ use http::{Method, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::Value;
 use skysail_provider::text::{one_line, with_causes};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
-use super::{Webhook, WebhookLabels, WebhookMetrics, admission, bodies::Bodies};
+use super::{Webhook, WebhookLabels, WebhookMetrics, admission, waiting_places::WaitingPlaces};
 use crate::{
-    limits::{BODY_TIMEOUT, REVIEW_BYTES_MAX, TEXT_BYTES_MAX, WEBHOOKS_AT_ONCE},
+    limits::{
+        BODIES_MAX, BODIES_OF_ONE_ADDRESS_MAX, BODY_TIMEOUT, REVIEW_BYTES_MAX, TEXT_BYTES_MAX, WEBHOOKS_AT_ONCE,
+        WEBHOOKS_OF_ONE_ADDRESS_AT_ONCE,
+    },
     line_rate::LineRate,
     peer_address::PeerAddress,
 };
@@ -29,8 +29,8 @@ use crate::{
 /// One path for each webhook.
 pub(super) fn router(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Router {
     let admission = Arc::new(Admission {
-        bodies: Bodies::new(),
-        at_once: Semaphore::new(WEBHOOKS_AT_ONCE),
+        bodies: WaitingPlaces::new(BODIES_MAX, BODIES_OF_ONE_ADDRESS_MAX),
+        reviews: WaitingPlaces::new(WEBHOOKS_AT_ONCE, WEBHOOKS_OF_ONE_ADDRESS_AT_ONCE),
         warnings: LineRate::default(),
     });
     let route = |router: Router, webhook: &Arc<dyn Webhook>| {
@@ -46,8 +46,8 @@ pub(super) fn router(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) ->
 /// The limits that all webhooks of a port share. A place for a body and one for a review are held
 /// one after the other.
 struct Admission {
-    bodies: Bodies,
-    at_once: Semaphore,
+    bodies: WaitingPlaces,
+    reviews: WaitingPlaces,
     warnings: LineRate,
 }
 
@@ -75,7 +75,7 @@ async fn answer(
 
 async fn review(
     webhook: &dyn Webhook,
-    Admission { bodies, at_once, warnings: _ }: &Admission,
+    Admission { bodies, reviews, warnings: _ }: &Admission,
     (PeerAddress(address), request): (PeerAddress, Request),
 ) -> Result<Value, (StatusCode, String)> {
     let bad = |problem: String| (StatusCode::BAD_REQUEST, problem);
@@ -85,7 +85,7 @@ async fn review(
         (StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
     })?;
     let body = body.map_err(bad)?;
-    let _permit = at_once.acquire().await.map_err(closed)?;
+    let _review = reviews.place(address).await.map_err(closed)?;
     let question = admission::request(&body).map_err(bad)?;
     // Only the parsed review is left while the webhook decides.
     drop((body, place));

@@ -93,7 +93,7 @@ fn choose(mut list: ProviderList, names: &[String]) -> anyhow::Result<ProviderLi
 fn shown(list: &ProviderList, format: StatusFormat, now: Timestamp) -> anyhow::Result<String> {
     let wide = match format {
         StatusFormat::Json => return output::json(list),
-        StatusFormat::Yaml => return serde_saphyr::to_string(list).context("cannot encode the answer"),
+        StatusFormat::Yaml => return output::yaml(list),
         StatusFormat::Text => false,
         StatusFormat::Wide => true,
     };

@@ -19,7 +19,7 @@ pub(super) struct Finding {
 /// The error about a text that is not YAML.
 pub(super) fn syntax(error: &Error) -> Finding {
     let line = error.location().map(|location| location.line());
-    let reason = format!("this is not YAML: {}; correct this line, or the line before", reason(error));
+    let reason = format!("the text is not YAML: {}; correct this line, or the line before", reason(error));
     Finding { line, place: String::new(), reason }
 }
 
@@ -56,7 +56,7 @@ fn of_schema(error: &Error, place: Option<&Place>, location: Location) -> String
             format!("{field:?} is not a valid key here; write one of {}", expected.join(", "))
         }
         Error::SerdeUnknownVariant { expected, .. } if place.is_some_and(|place| place.is_value_at(location)) => {
-            format!("this has to be a mapping; write one of the keys {} with its value", expected.join(", "))
+            format!("the value has to be a mapping; write one of the keys {} with its value", expected.join(", "))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
             let what = if place.is_some_and(Place::is_listed_scalar) { "value" } else { "key" };
@@ -76,9 +76,9 @@ fn of_schema(error: &Error, place: Option<&Place>, location: Location) -> String
         Error::NullIntoString { .. } => "the value is empty; write a text".to_owned(),
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
-            format!("this is {unexpected}, and has to be {}; correct it", kind(expected))
+            format!("the value is {unexpected}, and has to be {}; correct it", kind(expected))
         }
-        Error::Unexpected { expected, .. } => format!("this has to be {}; correct it", kind(expected)),
+        Error::Unexpected { expected, .. } => format!("the value has to be {}; correct it", kind(expected)),
         _ => format!("{}; correct it", reason(error)),
     }
 }

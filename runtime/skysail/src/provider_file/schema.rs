@@ -294,7 +294,7 @@ impl<'a> Check<'a> {
         };
         if let Some(index) = schemes.iter().position(|scheme| !is_scheme(scheme)) {
             let reason =
-                "this is not a scheme; write the text before :// in spec.providerID of a node, such as aws or incus"
+                "the value is no scheme; write the text before :// in spec.providerID of a node, such as aws or incus"
                     .to_owned();
             return Err(self.invalid_field(&format!("spec.providerIdSchemes[{index}]"), reason));
         }

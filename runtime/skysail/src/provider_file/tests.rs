@@ -255,7 +255,7 @@ fn a_text_in_place_of_a_list_is_refused() {
     refused(
         &document("loadBalancerClasses: example.com/fast\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.loadBalancerClasses: this has to be a list; correct it"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.loadBalancerClasses: the value has to be a list; correct it"#
         ]],
     );
 }
@@ -265,7 +265,7 @@ fn a_text_in_place_of_a_mapping_is_refused() {
     refused(
         &document("egress: all\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egress: this has to be a mapping of keys to values; correct it"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egress: the value has to be a mapping of keys to values; correct it"#
         ]],
     );
 }
@@ -275,7 +275,7 @@ fn a_credential_as_a_plain_text_is_refused() {
     refused(
         &document("credentials:\n  api: {origins: [\"https://api.example.com\"], bearer: the-token}\n"),
         expect![[
-            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer: this has to be a mapping; write one of the keys file, env, secretKeyRef with its value"#
+            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer: the value has to be a mapping; write one of the keys file, env, secretKeyRef with its value"#
         ]],
     );
 }
@@ -303,14 +303,14 @@ fn a_text_that_is_not_yaml_is_refused() {
     refused(
         "kind: Provider\nspec: {a: [b}\n",
         expect![
-            "DIR/providers.yaml:2: this is not YAML: mismatched bracket '[' closed by '}'; correct this line, or the line before"
+            "DIR/providers.yaml:2: the text is not YAML: mismatched bracket '[' closed by '}'; correct this line, or the line before"
         ],
     );
 }
 
 #[test]
 fn a_document_that_is_not_a_mapping_is_refused() {
-    refused("hello\n", expect!["DIR/providers.yaml:1: this has to be a mapping of keys to values; correct it"]);
+    refused("hello\n", expect!["DIR/providers.yaml:1: the value has to be a mapping of keys to values; correct it"]);
 }
 
 #[test]
@@ -645,7 +645,7 @@ fn a_scheme_of_two_providers_and_an_invalid_scheme_are_refused() {
     refused(
         &document("providerIdSchemes: [\"sim://\"]\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[0]: this is not a scheme; write the text before :// in spec.providerID of a node, such as aws or incus"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[0]: the value is no scheme; write the text before :// in spec.providerID of a node, such as aws or incus"#
         ]],
     );
 }

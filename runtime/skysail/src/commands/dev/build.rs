@@ -143,7 +143,7 @@ async fn show(screen: Screen, stream: Option<impl AsyncRead + Unpin>) {
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
         for &byte in buffer.iter().take(length) {
             if byte == b'\n' {
-                screen.build(false, &output::plain(&String::from_utf8_lossy(&line)));
+                screen.build(false, &String::from_utf8_lossy(&line));
                 line.clear();
             } else if line.len() < LINE_BYTES_MAX {
                 line.push(byte);
@@ -151,7 +151,7 @@ async fn show(screen: Screen, stream: Option<impl AsyncRead + Unpin>) {
         }
     }
     if !line.is_empty() {
-        screen.build(false, &output::plain(&String::from_utf8_lossy(&line)));
+        screen.build(false, &String::from_utf8_lossy(&line));
     }
 }
 

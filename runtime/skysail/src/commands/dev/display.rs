@@ -20,6 +20,8 @@ use tokio::{
     time::Instant,
 };
 
+use crate::output::plain;
+
 /// Standard output, a line at a time. Cloning is cheap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
@@ -72,7 +74,7 @@ impl Screen {
         drop(writeln!(std::io::stdout().lock(), "{text}"));
     }
 
-    /// A line about the build of an author.
+    /// A line about the build of an author; untrusted text, too.
     pub(crate) fn build(self, failed: bool, text: &str) {
         self.line(Topic::Build, failed, text);
     }
@@ -83,17 +85,19 @@ impl Screen {
     }
 
     fn line(self, topic: Topic, failed: bool, text: &str) {
-        let seconds = self.start.elapsed().as_secs_f64();
-        let name = topic.name();
+        self.say(&self.line_of(topic, failed, text));
+    }
+
+    /// Components and clouds are not trusted: their text must not move the cursor.
+    fn line_of(self, topic: Topic, failed: bool, text: &str) -> String {
+        let (seconds, name, text) = (self.start.elapsed().as_secs_f64(), topic.name(), plain(text));
         let mark = if failed { "!" } else { " " };
         if self.colour {
             let text_colour = if failed { "31" } else { "0" };
-            self.say(&format!(
-                "{seconds:8.3}s \x1b[{}m{name:<8}\x1b[0m {mark} \x1b[{text_colour}m{text}\x1b[0m",
-                topic.colour()
-            ));
+            let colour = topic.colour();
+            format!("{seconds:8.3}s \x1b[{colour}m{name:<8}\x1b[0m {mark} \x1b[{text_colour}m{text}\x1b[0m")
         } else {
-            self.say(&format!("{seconds:8.3}s {name:<8} {mark} {text}"));
+            format!("{seconds:8.3}s {name:<8} {mark} {text}")
         }
     }
 }
@@ -230,4 +234,20 @@ fn call_text(record: &CallRecord) -> String {
         record.fuel / 1000,
         record.http.requests,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Instant, Screen, Topic};
+
+    #[test]
+    fn control_characters_of_untrusted_text_do_not_reach_the_terminal() {
+        for colour in [false, true] {
+            let screen = Screen { start: Instant::now(), colour };
+            let line = screen.line_of(Topic::Cloud, false, "volume a\x1b[2J\r\nb\u{9b}31m\u{202e} created");
+            let own = line.replace("\x1b[34m", "").replace("\x1b[0m", "");
+            assert!(!own.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
+            assert!(own.contains("volume a") && own.contains("created"), "{line:?}");
+        }
+    }
 }

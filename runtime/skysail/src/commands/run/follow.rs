@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 use super::resources::{ProviderState, Resources};
 use crate::{
@@ -62,6 +62,10 @@ impl Follow {
     }
 }
 
+/// How long a changed file has to stay as it was read. A part of a file that is being written may
+/// be valid, with fewer providers.
+const SETTLED: Duration = Duration::from_millis(50);
+
 /// The provider file and its last content.
 pub(crate) struct FollowFile {
     path: PathBuf,
@@ -110,6 +114,11 @@ impl FollowFile {
         // A disk may be slow, and a network file system may not answer.
         let read = tokio::task::spawn_blocking(move || files.changed().then(|| provider_file::load(&path))).await;
         let Ok(Some(loaded)) = read else { return Look::Unchanged };
+        let seen = loaded.as_ref().map_or_else(|error| error.files().clone(), |file| file.files.clone());
+        sleep(SETTLED).await;
+        if tokio::task::spawn_blocking(move || seen.changed()).await.unwrap_or(true) {
+            return Look::Unchanged;
+        }
         let applied = match loaded {
             Ok(ProviderFile { providers, files }) => {
                 self.files = files;
@@ -150,9 +159,9 @@ pub(super) mod tests {
     use prometheus_client::registry::Registry;
     use serde_json::{Value, json};
     use tempfile::TempDir;
-    use tokio::sync::watch;
+    use tokio::{sync::watch, time::sleep};
 
-    use super::{FollowFile, Look};
+    use super::{FollowFile, Look, SETTLED};
     use crate::{
         commands::run::{provider_statuses::ProviderStatuses, resources::ProviderState},
         provider_file,
@@ -203,6 +212,21 @@ pub(super) mod tests {
         assert_eq!(world.look().await, Look::TakenUp);
         assert_eq!(world.look().await, Look::Unchanged);
         assert_eq!(world.fleet.served["sim"].spec.config, "other");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_of_a_file_that_is_being_written_is_not_applied() {
+        let mut world = World::new().await;
+        let path = world.folder.path().join("providers.yaml");
+        world.write("providers.yaml", &format!("{PROVIDER}  config: part\n"));
+        let written = async {
+            sleep(SETTLED / 2).await;
+            fs::write(path, format!("{PROVIDER}  config: whole\n")).unwrap();
+        };
+        let (look, ()) = tokio::join!(world.follow.look(&mut world.fleet), written);
+        assert_eq!(look, Look::Unchanged);
+        assert_eq!(world.look().await, Look::TakenUp);
+        assert_eq!(world.fleet.served["sim"].spec.config, "whole");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Limits the bodies of requests that are read at the same time, in total and of one address.
+//! Limits what is done at the same time, in total and for one address.
 
 use std::{
     collections::HashMap,
@@ -8,32 +8,32 @@ use std::{
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use crate::limits::{BODIES_MAX, BODIES_OF_ONE_ADDRESS_MAX};
-
-/// Counts bodies. A client that sends its bodies slowly delays only its own address.
+/// Gives places to the requests that wait. A client whose requests take long delays only its own
+/// address.
 #[derive(Debug)]
-pub(super) struct Bodies {
+pub(super) struct WaitingPlaces {
     all: Arc<Semaphore>,
+    of_one_address_max: usize,
     by_address: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
-/// The place of one body, which is free again after a drop.
+/// A place, which is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct BodyPlace {
+pub(super) struct Place {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
 
-impl Bodies {
-    pub(super) fn new() -> Self {
-        Self { all: Arc::new(Semaphore::new(BODIES_MAX)), by_address: Mutex::default() }
+impl WaitingPlaces {
+    pub(super) fn new(max: usize, of_one_address_max: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(max)), of_one_address_max, by_address: Mutex::default() }
     }
 
-    /// Waits for a place for a body of this address.
-    pub(super) async fn place(&self, address: IpAddr) -> Result<BodyPlace, AcquireError> {
+    /// Waits for a place for a request of this address.
+    pub(super) async fn place(&self, address: IpAddr) -> Result<Place, AcquireError> {
         let own = self.of(address).acquire_owned().await?;
         let all = Arc::clone(&self.all).acquire_owned().await?;
-        Ok(BodyPlace { _own: own, _all: all })
+        Ok(Place { _own: own, _all: all })
     }
 
     fn of(&self, address: IpAddr) -> Arc<Semaphore> {
@@ -42,7 +42,7 @@ impl Bodies {
             return known;
         }
         by_address.retain(|_, places| places.strong_count() > 0);
-        let places = Arc::new(Semaphore::new(BODIES_OF_ONE_ADDRESS_MAX));
+        let places = Arc::new(Semaphore::new(self.of_one_address_max));
         by_address.insert(address, Arc::downgrade(&places));
         places
     }
@@ -54,17 +54,17 @@ mod tests {
 
     use futures::FutureExt as _;
 
-    use super::{BODIES_OF_ONE_ADDRESS_MAX, Bodies};
+    use super::WaitingPlaces;
 
     #[test]
     fn one_address_cannot_use_up_the_places_of_others() {
-        let bodies = Bodies::new();
-        let place = |number: u8| bodies.place(IpAddr::from(Ipv4Addr::new(192, 0, 2, number))).now_or_never();
-        let held: Vec<_> = (0..BODIES_OF_ONE_ADDRESS_MAX).map(|_| place(1).unwrap().unwrap()).collect();
+        let places = WaitingPlaces::new(4, 3);
+        let place = |number: u8| places.place(IpAddr::from(Ipv4Addr::new(192, 0, 2, number))).now_or_never();
+        let held: Vec<_> = (0..3).map(|_| place(1).unwrap().unwrap()).collect();
         assert!(place(1).is_none());
         assert!(place(2).is_some());
         drop(held);
         assert!(place(1).is_some());
-        assert_eq!(bodies.by_address.lock().unwrap().len(), 1, "addresses without bodies are removed");
+        assert_eq!(places.by_address.lock().unwrap().len(), 1, "addresses without requests are removed");
     }
 }
