@@ -117,7 +117,7 @@ impl Listener {
         self.parts().0.parse().ok()
     }
 
-    /// Its owner; none for a listener that this provider did not create.
+    /// The listener's owner; none for a listener that this provider did not create.
     pub(crate) fn owner(&self) -> Option<Owner> {
         Owner::of(self.parts().1)
     }

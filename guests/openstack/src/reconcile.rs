@@ -67,7 +67,7 @@ enum State {
     Active,
     /// The cloud is still changing it.
     Pending,
-    /// It is being deleted, or deleted.
+    /// The load balancer is being deleted, or is deleted.
     Going,
     Error,
 }

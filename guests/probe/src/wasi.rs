@@ -123,7 +123,7 @@ mod bindings {
                     /// A request that is made.
                     resource outgoing-request {
                         constructor(headers: fields);
-                        /// Its body, once.
+                        /// The request's body; only the first call succeeds.
                         body: func() -> result<outgoing-body>;
                         /// GET without it.
                         set-method: func(method: method) -> result;
@@ -136,18 +136,18 @@ mod bindings {
                     }
                     /// Timeouts.
                     resource request-options { constructor(); }
-                    /// An answer.
+                    /// A response.
                     resource incoming-response {
-                        /// Its status.
+                        /// The response's status.
                         status: func() -> u16;
-                        /// Its headers.
+                        /// The response's headers.
                         headers: func() -> fields;
-                        /// Its body, once.
+                        /// The response's body; only the first call succeeds.
                         consume: func() -> result<incoming-body>;
                     }
-                    /// The body of an answer.
+                    /// The body of a response.
                     resource incoming-body {
-                        /// Its bytes, once.
+                        /// The body's bytes; only the first call succeeds.
                         %stream: func() -> result<input-stream>;
                     }
                     /// The body of a request.

@@ -58,7 +58,7 @@ pub(crate) type Index = BTreeMap<String, String>;
 /// A node's machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Its place in the list of vCenters.
+    /// Index of the machine's vCenter in the list of vCenters.
     pub(crate) vcenter: usize,
     pub(crate) machine: Machine,
 }

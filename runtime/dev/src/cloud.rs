@@ -75,7 +75,7 @@ pub struct Change {
     pub id: String,
     /// The name for people: a name, or an address.
     pub name: String,
-    /// Its tags; an SSH key has none.
+    /// The record's tags; an SSH key has none.
     pub tags: model::Tags,
 }
 

@@ -32,7 +32,7 @@ type NameTarget = Arc<dyn Fn(&NewRoute) -> Target + Send + Sync>;
 pub struct FakeLoadBalancer {
     /// `namespace/name` of its Service.
     pub service: String,
-    /// Its status.
+    /// The load balancer's status.
     pub status: LoadBalancerStatus,
     /// Names of its backends, sorted.
     pub nodes: Vec<String>,
@@ -419,7 +419,7 @@ fn held_back(call: &Call, method: &str, what: &str) -> Result<()> {
     match &call.dry_run {
         Some(dry_run) => {
             dry_run.hold(method, &format!("https://cloud.test/{what}"), b"");
-            Err(Error::new(Code::Denied, "this is a dry run"))
+            Err(Error::new(Code::Denied, "the call is a dry run"))
         }
         None => Ok(()),
     }

@@ -80,7 +80,7 @@ pub struct ServicePort {
 pub struct PortStatus {
     /// Port of the Service.
     pub port: u16,
-    /// Its protocol.
+    /// The port's protocol.
     pub protocol: Protocol,
     /// A CamelCase reason or `domain/Reason`.
     pub error: Option<String>,

@@ -72,6 +72,7 @@ pub(crate) const RULES: &[Rule] = &[
     rules::code::TELEMETRY_FIELDS,
     rules::prose::WIDTH,
     rules::prose::PLAIN_ENGLISH,
+    rules::prose::NOUN_FIRST,
     rules::tests::NAMES,
     rules::tests::NONE_SILENCED,
     rules::tests::WAIT_FOR_CONDITIONS,

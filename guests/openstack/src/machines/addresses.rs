@@ -125,7 +125,7 @@ impl<'a> Addresses<'a> {
 /// A port of a VLAN.
 struct Vlan {
     port: String,
-    /// Its network's name.
+    /// Name of the port's network.
     network: String,
     addresses: Vec<String>,
 }

@@ -20,9 +20,9 @@ pub struct Zone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Power {
-    /// Its backends answer.
+    /// The machine's programs answer.
     Running,
-    /// It exists, and no program on it answers.
+    /// The machine exists, and no program on it answers.
     Stopped,
 }
 

@@ -14,10 +14,10 @@ pub enum ConfigMapFailure {
         "the ConfigMap {name} does not exist; create it, or correct the name; the manager uses it as soon as it exists"
     )]
     Missing {
-        /// Its name.
+        /// The ConfigMap's name.
         name: String,
     },
-    /// It has no `binaryData` with that key, or none at all.
+    /// The ConfigMap's `binaryData` lacks the named key, or is empty.
     #[error(
         "the ConfigMap {name} has no {wanted} (it has {there}); create one with kubectl create configmap --from-file=provider.wasm, or correct the key"
     )]

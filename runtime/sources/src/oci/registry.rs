@@ -81,7 +81,9 @@ pub enum RegistryOptionsError {
     )]
     CaBundle,
     /// A certificate of the CA bundle.
-    #[error("certificate {index} of the CA bundle, counted from 0, cannot be used as a root; it must be an X.509 certificate")]
+    #[error(
+        "certificate {index} of the CA bundle, counted from 0, cannot be used as a root; it must be an X.509 certificate"
+    )]
     Certificate {
         /// The index in the bundle, from 0.
         index: usize,

@@ -359,7 +359,7 @@ async fn the_commands_of_the_documents_work_in_the_order_of_the_pages() -> Resul
     reader.prepare().await?;
     for page in PAGES {
         if page.ends_with("upgrades.md") {
-            // Its last commands take the account of the manager away.
+            // The last commands of this page delete the manager's ServiceAccount.
             drop(reader.manager.take());
         }
         reader.follow(page)?;

@@ -265,7 +265,7 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     wait_for_answers(&address, 8080, &["a"]).await?;
 
     let second = swapped(&world, &wasm, &first).await.context("a tag that moves")?;
-    // Its probation needs a call, which the swap itself asks for.
+    // The second release's probation needs a call, which the swap itself causes.
     world.until("it passed probation", |status| status.get("probation").is_none()).await?;
     status_shows(&world, &second).context("skysail status")?;
     rolled_back(&world, &second).await.context("a release that traps")?;

@@ -155,7 +155,11 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     let lines = manager.log().lines().count();
     manager.start_again()?;
     manager.wait_until_ready().await.map_err(|error| error.context(manager.log_tail()))?;
-    let again = manager.log().lines().skip(lines).any(|line| line.contains("offering the release that served before the restart"));
+    let again = manager
+        .log()
+        .lines()
+        .skip(lines)
+        .any(|line| line.contains("offering the release that served before the restart"));
     ensure!(again && manager.release()? == second, "after the restart: {}", manager.log_tail());
     let compiled = fs::read_dir(state.path().join("compiled"))?.flatten();
     let compiled = compiled.filter(|file| file.path().extension().is_some_and(|extension| extension == "code")).count();

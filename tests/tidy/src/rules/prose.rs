@@ -43,6 +43,9 @@ const PHRASES: &[(&str, &str)] = &[
     ("held nothing against", "leaves the quarantine"),
 ];
 
+/// Words that stand for a noun before them, which the first sentence of a comment does not have.
+const PRONOUNS: [&str; 5] = ["It", "Its", "They", "Their", "Them"];
+
 pub(crate) const WIDTH: Rule = Rule {
     name: "prose-width",
     why: "long lines of prose are hard to read",
@@ -83,6 +86,29 @@ pub(crate) const PLAIN_ENGLISH: Rule = Rule {
                 for name in [function_name(line), type_name(line)].into_iter().flatten() {
                     judge(file, number, &words(name));
                 }
+            }
+        }
+        hits
+    },
+};
+
+pub(crate) const NOUN_FIRST: Rule = Rule {
+    name: "noun-first",
+    why: "a comment that begins with a pronoun sends the reader to the code to find the subject",
+    remedy: "begin with the noun: \"The header's name\", not \"Its name\"",
+    check: |tree| {
+        let mut hits = Vec::new();
+        for (file, _) in tree.rust() {
+            let mut inside = false;
+            for (number, line) in file.lines() {
+                let comment = line.trim_start().strip_prefix("//");
+                if let Some(comment) = comment.filter(|_| !inside)
+                    && let Some(first) = comment.trim_start_matches(['/', '!']).split_whitespace().next()
+                    && PRONOUNS.contains(&first)
+                {
+                    hits.push(Hit::new(&file.path, number, format!("the comment begins with \"{first}\"")));
+                }
+                inside = comment.is_some();
             }
         }
         hits

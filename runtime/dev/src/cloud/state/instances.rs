@@ -71,7 +71,7 @@ impl State {
         Ok((record, programs))
     }
 
-    /// Its programs run again; the start fails where the port of one is in use.
+    /// The machine's programs run again; the start fails where the port of one is in use.
     pub(in crate::cloud) fn start_instance(&mut self, id: &str) -> Result<Instance, CloudError> {
         let entry = self.instances.get_mut(id).ok_or_else(|| not_found("instance", id))?;
         let InstanceEntry { record, programs } = entry;
