@@ -106,7 +106,10 @@ fn doubled(base: Duration, failures: u32) -> Duration {
 /// immediate, each further repair waits longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Repairs {
+    /// Repairs that began.
     count: u32,
+    /// Those whose write succeeded.
+    written: u32,
     last: Option<Instant>,
 }
 
@@ -123,20 +126,31 @@ impl Repairs {
         self.last.is_some_and(|last| now.saturating_duration_since(last) > REPAIR_FORGOTTEN)
     }
 
-    /// Whether another writer seems to undo the repairs.
+    /// Whether another writer seems to undo the repairs, or the API server to refuse them.
     pub(crate) const fn are_undone(self) -> bool {
         self.count >= REPAIRS_UNTIL_CONFLICT
     }
 
-    /// Records the start of a repair. Returns true for the repair that shows that another writer
-    /// undoes them.
-    pub(crate) fn begin(&mut self, now: Instant) -> bool {
+    /// Records the start of a repair.
+    pub(crate) fn begin(&mut self, now: Instant) {
         if self.are_forgotten(now) {
-            self.count = 0;
+            (self.count, self.written) = (0, 0);
         }
         self.count = self.count.saturating_add(1);
         self.last = Some(now);
-        self.count == REPAIRS_UNTIL_CONFLICT
+    }
+
+    /// Records that the write of the repair that began succeeded. Returns true for the write that
+    /// shows that another writer undoes them.
+    pub(crate) const fn written(&mut self) -> bool {
+        self.written = self.written.saturating_add(1);
+        self.written == REPAIRS_UNTIL_CONFLICT
+    }
+
+    /// Records a repair whose write has succeeded: [`Self::begin`] and [`Self::written`].
+    pub(crate) fn record(&mut self, now: Instant) -> bool {
+        self.begin(now);
+        self.written()
     }
 }
 
@@ -219,14 +233,16 @@ mod tests {
             let wait = repairs.wait(now);
             waits.push(wait.as_secs());
             now += wait;
-            if repairs.begin(now) {
+            // The second one is refused.
+            repairs.begin(now);
+            if n != 2 && repairs.written() {
                 reported.push(n);
             }
         }
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(reported, [5], "once");
+        assert_eq!(reported, [6], "once");
         now += REPAIR_FORGOTTEN + Duration::from_secs(1);
-        assert!(!repairs.begin(now));
+        assert!(!repairs.record(now));
         assert_eq!(repairs.wait(now), Duration::from_secs(1));
     }
 

@@ -345,7 +345,7 @@ impl Ledger {
     pub(crate) fn release(&self, key: &ObjectKey, now: Instant) -> bool {
         let mut inner = self.lock();
         inner.released.retain(|_, removals| !removals.are_forgotten(now));
-        inner.released.entry(key.clone()).or_default().begin(now)
+        inner.released.entry(key.clone()).or_default().record(now)
     }
 
     /// How long the next removal of our finalizer has to wait; none if there was no removal lately.

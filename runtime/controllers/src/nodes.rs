@@ -221,11 +221,11 @@ impl Nodes {
         (old, view)
     }
 
-    /// Records a write of the node controller; see [`Repairs::begin`].
+    /// Records a write of the node controller; see [`Repairs::record`].
     pub(crate) fn written(&self, node: &Node) -> bool {
         let mut inner = self.lock();
         let view = inner.views.get_mut(&node.name).filter(|view| view.node.uid == node.uid);
-        view.is_some_and(|view| view.writes.begin(Instant::now()))
+        view.is_some_and(|view| view.writes.record(Instant::now()))
     }
 
     /// Removes a deleted node; returns its last view.

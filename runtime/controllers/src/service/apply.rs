@@ -212,7 +212,12 @@ impl Subject<'_> {
         status: Option<&LoadBalancerStatus>,
     ) -> Result<(), Error> {
         let now = Instant::now();
-        if self.context.ledger.with(self.key, |entry| entry.repairs.begin(now)) == Some(true) {
+        self.context.ledger.with(self.key, |entry| entry.repairs.begin(now));
+        let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
+        if let Some(status) = status {
+            self.patch_status(guarded.as_ref().unwrap_or(object), status).await?;
+        }
+        if self.context.ledger.with(self.key, |entry| entry.repairs.written()) == Some(true) {
             let text = format!(
                 "Another controller removes the finalizer {}, the status.loadBalancer or the annotations of Skysail each time that Skysail writes them. Skysail \
                  writes them again",
@@ -220,11 +225,7 @@ impl Subject<'_> {
             );
             self.report_conflict(object, &text);
         }
-        let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
-        match status {
-            Some(status) => self.patch_status(guarded.as_ref().unwrap_or(object), status).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Reports that another controller undoes our writes.

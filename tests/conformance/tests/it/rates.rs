@@ -112,8 +112,10 @@ async fn the_backends_of_a_service_whose_status_the_api_server_refuses_are_still
         let nodes = if name == "b" { "a,b" } else { "a,b,c" };
         assert_eq!(calls(&world), [format!("update default/web nodes={nodes}")]);
     }
-    let writes = world.transcript().await.matches("api patch services/status web").count();
+    let transcript = world.transcript().await;
+    let writes = transcript.matches("api patch services/status web").count();
     assert!((10..=30).contains(&writes), "{writes}");
+    assert!(!transcript.contains("ServiceWriteConflict"), "no other controller writes");
 }
 
 fn forbidden() -> ApiError {
