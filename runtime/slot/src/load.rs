@@ -123,3 +123,73 @@ pub async fn judge<L: ComponentLoader>(
     }
     proposal(settings, SettingsOutcome::Stops(active.component().clone(), refusal))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::ready, sync::Arc};
+
+    use super::{ComponentLoader, load};
+    use crate::{
+        Component, Load, Refusal, Settings as _, ShadowStatus, Under,
+        state::tests::{Release, Settings, offered, refusal, settings},
+    };
+
+    /// Refuses each component: under the wanted settings for good or not, under all others for
+    /// good.
+    struct Loader {
+        wanted: Settings,
+        for_good: bool,
+    }
+
+    impl ComponentLoader for Loader {
+        type Release = Release;
+        type Error = Infallible;
+
+        fn attempt(
+            &self,
+            _number: u64,
+            component: &Component,
+            settings: &Settings,
+            _active: Option<&Release>,
+        ) -> impl Future<Output = Result<Arc<Release>, Refusal>> + Send {
+            let lasting = self.for_good || !settings.is(&self.wanted);
+            ready(Err(refusal(component, lasting)))
+        }
+
+        async fn attempt_compared(
+            &self,
+            number: u64,
+            component: &Component,
+            settings: &Settings,
+            active: Option<&Release>,
+        ) -> (Result<Arc<Release>, Refusal>, Option<ShadowStatus>) {
+            (self.attempt(number, component, settings, active).await, None)
+        }
+
+        fn unasked(
+            &self,
+            _number: u64,
+            _active: &Release,
+            _settings: &Settings,
+            _refusal: &Refusal,
+        ) -> impl Future<Output = Option<Arc<Release>>> + Send {
+            ready(None)
+        }
+
+        fn keeping_config(&self, _settings: &Settings, _in_force: &Settings) -> Result<Option<Settings>, Infallible> {
+            Ok(None)
+        }
+    }
+
+    /// The machine fails under the wanted settings, and the old cloud-config is refused.
+    #[tokio::test]
+    async fn an_offer_is_refused_for_good_only_if_the_wanted_settings_refuse_it_for_good() {
+        for for_good in [true, false] {
+            let loader = Loader { wanted: settings(0), for_good };
+            let under = Under::WantedFirst { wanted: loader.wanted.clone(), in_force: settings(0) };
+            let loaded = load(&loader, Load { number: 1, component: offered(0), under, active: None }).await;
+            let lasting = |refusal: Option<Refusal>| refusal.map(|refusal| refusal.lasting);
+            assert_eq!((lasting(loaded.result.err()), lasting(loaded.wanted)), (Some(for_good), Some(for_good)));
+        }
+    }
+}

@@ -23,7 +23,7 @@ mod follow;
 mod output;
 mod swaps;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use output::Output;
 

@@ -32,7 +32,7 @@ const WATCHED: ProbationOptions = ProbationOptions { calls: 1, time: Duration::f
 
 /// A release is what the state has to know of it.
 #[derive(Debug)]
-struct Release {
+pub(crate) struct Release {
     component: Component,
     info: Info,
     settings: Settings,
@@ -73,7 +73,7 @@ impl crate::Release for Release {
 }
 
 #[derive(Clone, Debug)]
-struct Settings(Arc<(RolloutOptions, Option<String>, Drain)>);
+pub(crate) struct Settings(Arc<(RolloutOptions, Option<String>, Drain)>);
 
 impl Settings {
     /// Equal ones that were made later.
@@ -101,11 +101,11 @@ impl crate::Settings for Settings {
     }
 }
 
-fn offered(number: u8) -> Component {
+pub(crate) fn offered(number: u8) -> Component {
     Component::new(Offer { bytes: Bytes::from(vec![number]), origin: format!("file {number}") })
 }
 
-fn settings(kind: u8) -> Settings {
+pub(crate) fn settings(kind: u8) -> Settings {
     let canary = (kind & 1 == 1).then_some(CanaryOptions { percent: 20, watched: WATCHED });
     let probation = (kind & 2 == 2).then_some(WATCHED);
     let shadow = (kind & 4 == 4).then_some(ShadowOptions { on_difference: OnDifference::Report });
@@ -113,7 +113,7 @@ fn settings(kind: u8) -> Settings {
     Settings(Arc::new((RolloutOptions { shadow, plan: None, canary, probation }, retry, Drain::default())))
 }
 
-fn refusal(component: &Component, lasting: bool) -> Refusal {
+pub(crate) fn refusal(component: &Component, lasting: bool) -> Refusal {
     Refusal {
         digest: component.digest.to_string(),
         origin: component.offer.origin.clone(),
