@@ -2,6 +2,7 @@
 
 mod canary;
 mod memory;
+mod panics;
 mod probation;
 mod refusals;
 mod settings;
@@ -16,10 +17,6 @@ use bytes::Bytes;
 use expect_test::{Expect, expect};
 use skysail_provider::{Call, Clusters, Code, Interface, LoadBalancerInventory, ObjectReference, Provider as _};
 use tokio::{runtime, task::JoinSet, time};
-use tracing::{
-    Level, Metadata, Subscriber,
-    span::{Attributes, Id, Record},
-};
 
 use super::{
     EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus, SourceFailure,
@@ -698,42 +695,4 @@ async fn a_release_never_meets_what_another_one_cached_not_even_in_a_call_that_e
     assert_eq!(version(&slot).await, Ok(String::new()), "empty after a swap");
     assert_eq!(version(&slot).await, Ok("2".to_owned()));
     assert_eq!(draining.master(&Call::default(), "x").await.unwrap(), "1");
-}
-
-/// A collector of log lines that has a bug, so that whatever logs a warning panics.
-struct FailingCollector;
-
-impl Subscriber for FailingCollector {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN
-    }
-
-    fn new_span(&self, _span: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _span: &Id, _values: &Record<'_>) {}
-
-    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
-
-    fn event(&self, _event: &tracing::Event<'_>) {
-        panic!("the collector's bug");
-    }
-
-    fn enter(&self, _span: &Id) {}
-
-    fn exit(&self, _span: &Id) {}
-}
-
-#[tokio::test]
-async fn a_panic_of_the_slot_s_task_is_reported() {
-    let services = services();
-    let panics = services.panics.clone();
-    let slot = Slot::new(services, options("")).unwrap();
-    {
-        let _collector = tracing::subscriber::set_default(FailingCollector);
-        // The slot's task logs the refusal.
-        assert_eq!(offer(&slot, &Bytes::from_static(b"not wasm")).await, Ok(Offered::Overtaken));
-    }
-    time::timeout(PATIENCE, panics.reported()).await.unwrap();
 }

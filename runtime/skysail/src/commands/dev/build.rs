@@ -21,7 +21,6 @@ use tokio::{
 };
 
 use super::display::Screen;
-use crate::output;
 
 /// Pause between two looks at the files.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -119,7 +118,7 @@ impl Build {
         loop {
             sleep(self.watched.pause()).await;
             let Some(changed) = self.watched.look(files(&self.folder)?) else { continue };
-            let shown = output::plain(&changed.strip_prefix(&self.folder).unwrap_or(&changed).to_string_lossy());
+            let shown = changed.strip_prefix(&self.folder).unwrap_or(&changed).display();
             if self.watched.in_a_row == IN_A_ROW_MAX + 1 {
                 screen.build(true, &format!(
                     "{shown} changed during each of the last {IN_A_ROW_MAX} builds; builds are rarer now. If the command writes this file, let it write \

@@ -114,21 +114,23 @@ impl FollowFile {
         // A disk may be slow, and a network file system may not answer.
         let read = tokio::task::spawn_blocking(move || files.changed().then(|| provider_file::load(&path))).await;
         let Ok(Some(loaded)) = read else { return Look::Unchanged };
-        let seen = loaded.as_ref().map_or_else(|error| error.files().clone(), |file| file.files.clone());
+        let (loaded, files) = match loaded {
+            Ok(ProviderFile { providers, files }) => (Ok(providers), files),
+            // Includes missing files, so that a file that is mounted later is noticed.
+            Err(error) => {
+                let files = error.files().clone();
+                (Err(error), files)
+            }
+        };
         sleep(SETTLED).await;
+        let seen = files.clone();
         if tokio::task::spawn_blocking(move || seen.changed()).await.unwrap_or(true) {
             return Look::Unchanged;
         }
+        self.files = files;
         let applied = match loaded {
-            Ok(ProviderFile { providers, files }) => {
-                self.files = files;
-                fleet.apply(providers).await
-            }
-            Err(error) => {
-                // Includes missing files, so that a file that is mounted later is noticed.
-                self.files = error.files().clone();
-                Err(error.into())
-            }
+            Ok(providers) => fleet.apply(providers).await,
+            Err(error) => Err(error.into()),
         };
         match applied {
             Ok(()) => {
