@@ -1,5 +1,4 @@
-//! The wasmtime engines that every provider of the process shares, and the thread that ticks their
-//! epochs.
+//! The wasmtime engines that every provider of the process shares.
 //!
 //! One engine uses wasmtime's pooling allocator: a fresh guest costs microseconds. If the machine's
 //! address space is too small for the pool, if the pool is full, or if a provider sets another
@@ -11,21 +10,16 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{RecvTimeoutError, SyncSender, sync_channel},
-    },
-    thread,
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use wasmtime::{Config, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
-use crate::limits::{BOUNDS, Limits, MEMORIES_MAX, TABLES_MAX};
+use crate::{
+    epoch::{Epoch, Ticking},
+    limits::{BOUNDS, Limits, MEMORIES_MAX, TABLES_MAX},
+};
 
-/// One tick of the epoch: the time after which a computing guest yields its thread to other tasks.
-/// A controller does not notice ten milliseconds, and a tick costs one atomic increment.
-pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 /// Places of the pool, one for each concurrent call of all providers: enough for fifteen providers
 /// with the default of sixteen calls and one place for admission each.
 pub const POOL_CALLS_MAX: u32 = 256;
@@ -103,9 +97,7 @@ pub struct Engine {
 struct EngineState {
     pooled: Option<wasmtime::Engine>,
     places: Mutex<Places>,
-    ticked: Arc<Mutex<Vec<EngineWeak>>>,
-    /// The epoch thread ends when this is dropped.
-    _alive: SyncSender<()>,
+    epoch: Epoch,
 }
 
 struct Places {
@@ -169,10 +161,12 @@ impl Engine {
     }
 
     fn start(pooled: Option<wasmtime::Engine>) -> Result<Self, EngineError> {
-        let ticked = Arc::new(Mutex::new(pooled.iter().map(wasmtime::Engine::weak).collect()));
-        let alive = start_ticker(Arc::clone(&ticked)).map_err(EngineError::Ticker)?;
+        let epoch = Epoch::start().map_err(EngineError::Ticker)?;
+        if let Some(engine) = &pooled {
+            epoch.add(engine);
+        }
         let places = Mutex::new(Places { pooled_free: POOL_CALLS_MAX, on_demand: BTreeMap::new() });
-        let engine = Self { shared: Arc::new(EngineState { pooled, places, ticked, _alive: alive }) };
+        let engine = Self { shared: Arc::new(EngineState { pooled, places, epoch }) };
         // An error must appear here and not at the first provider.
         engine.shared.on_demand_engine(Limits::default().stack_bytes)?;
         Ok(engine)
@@ -235,7 +229,7 @@ impl EngineState {
         }
         let engine = wasmtime::Engine::new(&engine_config(stack_bytes))
             .map_err(|source| EngineError::Configuration { stack_bytes, source })?;
-        self.ticked.lock().unwrap_or_else(PoisonError::into_inner).push(engine.weak());
+        self.epoch.add(&engine);
         places.on_demand.insert(stack_bytes, engine.weak());
         Ok(engine)
     }
@@ -244,6 +238,13 @@ impl EngineState {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").field("allocation", &self.allocation()).finish_non_exhaustive()
+    }
+}
+
+impl Placement {
+    /// See [`Epoch::ticking`].
+    pub(crate) fn ticking(&self) -> Ticking {
+        self.shared.epoch.ticking()
     }
 }
 
@@ -313,23 +314,6 @@ fn pooled(stack_bytes: u64) -> wasmtime::Result<wasmtime::Engine> {
     let mut config = engine_config(stack_bytes);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     wasmtime::Engine::new(&config)
-}
-
-/// A thread and not a task: guests that keep all threads of tokio busy must not delay the tick.
-fn start_ticker(ticked: Arc<Mutex<Vec<EngineWeak>>>) -> std::io::Result<SyncSender<()>> {
-    let (alive, dropped) = sync_channel(0);
-    thread::Builder::new().name("epoch".to_owned()).spawn(move || {
-        while dropped.recv_timeout(EPOCH_TICK) == Err(RecvTimeoutError::Timeout) {
-            let mut engines = ticked.lock().unwrap_or_else(PoisonError::into_inner);
-            engines.retain(|engine| {
-                engine.upgrade().is_some_and(|engine| {
-                    engine.increment_epoch();
-                    true
-                })
-            });
-        }
-    })?;
-    Ok(alive)
 }
 
 #[cfg(test)]

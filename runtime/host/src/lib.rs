@@ -18,6 +18,7 @@ mod call_statistics;
 mod convert;
 mod cpu_time;
 mod engine;
+mod epoch;
 mod fault;
 mod fuel_charge;
 mod identity;
@@ -41,7 +42,8 @@ pub use skysail_slot::Fault;
 
 pub use self::{
     call_statistics::{FunctionCalls, LastFailure},
-    engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
+    engine::{Allocation, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
+    epoch::EPOCH_TICK,
     identity::{Problem, Severity, check_config, describe, origins},
     limits::{BOUNDS, Bound, Limits, LimitsError},
     panics::Panics,

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::{
     CallRecorder, Engine, Limits, LimitsError,
     engine::{Allocation, EngineError, Placement},
+    epoch::Ticking,
     http_client::HttpClient,
     limits::{CALLS_WAITING_MAX, as_usize},
 };
@@ -127,6 +128,11 @@ impl Sandbox {
     #[must_use]
     pub const fn allocation(&self) -> Allocation {
         self.placement.allocation
+    }
+
+    /// The epoch ticks while the result exists.
+    pub(crate) fn ticking(&self) -> Ticking {
+        self.placement.ticking()
     }
 
     /// The engine that runs this provider's components.

@@ -13,6 +13,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use crate::{
     CallRecord, Release, Sandbox,
     cache::Cache,
+    epoch::Ticking,
     fuel_charge::FuelCharge,
     imports::{CallLog, HttpCall, WasiHttp},
     limits::{MEMORIES_MAX, TABLES_MAX, as_usize},
@@ -38,6 +39,7 @@ pub(crate) struct CallState {
     pub(crate) began: Instant,
     wasi: Option<WasiCtx>,
     pub(crate) wasi_http: Option<WasiHttp>,
+    _ticking: Ticking,
 }
 
 impl CallState {
@@ -65,6 +67,7 @@ impl CallState {
             began: Instant::now(),
             wasi: None,
             wasi_http: None,
+            _ticking: sandbox.ticking(),
             call,
             sandbox: Arc::clone(sandbox),
         }
