@@ -9,6 +9,8 @@
 //!   ensured or not; a Service with our finalizer; a Service in the ledger. An entry that names its
 //!   Service is that Service's. Any other entry is that of every Service with its name.
 //! - An entry becomes an orphan after [`SCANS`] consecutive scans.
+//! - A deletion that has begun is repeated until the provider answers that all is deleted, also if
+//!   the list lacks the entry by then: the load balancer may be gone, and its security group not.
 //! - No share is deleted while any Service uses the load balancer, by an entry or by its name:
 //!   several Services may share a load balancer, and users may choose its name. The Services that
 //!   came or changed during the scan are asked for before each deletion.
@@ -43,6 +45,9 @@ use crate::{
 
 /// Two more scans outlast an eventually consistent list or a lagging cache.
 const SCANS: u32 = 3;
+/// Scans after the first failed deletion of an entry in which the deletion is repeated although the
+/// list lacks the entry.
+const REPEATED_SCANS: u32 = 3;
 /// Limits the damage of a mistake.
 const DELETIONS_PER_SCAN_MAX: usize = 10;
 /// Longest name in a text.
@@ -80,7 +85,7 @@ pub struct Orphan {
 }
 
 /// The entries of this cluster that none of these Services may want; empty if the provider has no
-/// inventory.
+/// inventory. `begun`: entries whose deletion has begun, which count as listed.
 ///
 /// # Errors
 /// Those of the provider's list or of a name; the result is then unknown. `Unsupported` if the
@@ -90,7 +95,7 @@ pub async fn find_orphans(
     provider: &dyn Provider,
     (call, stop): (&Call, &CancellationToken),
     cluster: &str,
-    services: &[Arc<Service>],
+    (services, begun): (&[Arc<Service>], &[OwnedLoadBalancer]),
 ) -> Result<Vec<Orphan>> {
     let (Some(inventory), Some(load_balancers)) = (provider.load_balancer_inventory(), provider.load_balancers())
     else {
@@ -102,8 +107,10 @@ pub async fn find_orphans(
         let service = share.service.as_ref();
         service.is_some_and(|(namespace, name, uid)| living.contains(&(&**namespace, &**name, &**uid)))
     };
-    let (wanted, mut unwanted): (Vec<_>, Vec<_>) =
-        inventory.list(call, cluster).await?.into_iter().partition(is_wanted);
+    let mut listed = inventory.list(call, cluster).await?;
+    let unlisted: Vec<_> = begun.iter().filter(|share| !listed.contains(share)).cloned().collect();
+    listed.extend(unlisted);
+    let (wanted, mut unwanted): (Vec<_>, Vec<_>) = listed.into_iter().partition(is_wanted);
     let mut used: BTreeSet<String> = wanted.into_iter().map(|share| share.name).collect();
     for service in services {
         // Usually nothing is left here, and no call for a name is needed.
@@ -131,7 +138,8 @@ async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans,
     // observe (pure)
     let services = candidates(context);
     // list, name (provider)
-    let found = find_orphans(&*lane.provider, (&call, stop), &context.settings.cluster_name, &services).await;
+    let (cluster_name, begun) = (&*context.settings.cluster_name, unwanted.begun());
+    let found = find_orphans(&*lane.provider, (&call, stop), cluster_name, (&services, &begun)).await;
     if stop.is_cancelled() {
         return;
     }
@@ -151,7 +159,7 @@ async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans,
     };
     // count (pure), report
     for orphan in unwanted.saw(found) {
-        let text = describe(&orphan, &lane.name, &context.settings.cluster_name);
+        let text = describe(&orphan, &lane.name, cluster_name);
         tracing::warn!(provider.name = lane.name, reason = text, "found an orphaned load balancer");
         context.reporter.event(&actor, &cluster(), (EventKind::Warning, reasons::ORPHANED_LOAD_BALANCER), text);
     }
@@ -187,6 +195,7 @@ async fn delete(
                 return Ok(false);
             }
             progress::step();
+            unwanted.begin(&share);
             inventory.delete(call, cluster_name, &share).await.map(|()| true)
         };
         match deleted.await {
@@ -292,22 +301,31 @@ fn shown(name: &str) -> String {
     if plain && !short.is_empty() { short } else { format!("{short:?}") }
 }
 
-/// For each entry that no Service wanted in the last scan: in how many consecutive scans that was
-/// so, and whether a Service used the same load balancer.
+/// The entries that no Service wanted in the last scan.
 #[derive(Default)]
 struct UnwantedScans {
-    scans: BTreeMap<OwnedLoadBalancer, (u32, bool)>,
+    entries: BTreeMap<OwnedLoadBalancer, Unwanted>,
+}
+
+#[derive(Default)]
+struct Unwanted {
+    /// Consecutive scans in which no Service wanted the entry.
+    scans: u32,
+    /// Whether a Service used the same load balancer.
+    in_use: bool,
+    /// The number of scans since the deletion began.
+    deleting: Option<u32>,
 }
 
 impl UnwantedScans {
     /// Records a scan; returns the new orphans.
     fn saw(&mut self, found: Vec<Orphan>) -> Vec<Orphan> {
-        let mut before = std::mem::take(&mut self.scans);
+        let mut before = std::mem::take(&mut self.entries);
         let mut new = Vec::new();
         for orphan in found {
-            let (scans, _) = before.remove(&orphan.share).unwrap_or_default();
-            let scans = scans.saturating_add(1);
-            self.scans.insert(orphan.share.clone(), (scans, orphan.in_use));
+            let Unwanted { scans, deleting, .. } = before.remove(&orphan.share).unwrap_or_default();
+            let (scans, deleting) = (scans.saturating_add(1), deleting.map(|scans| scans.saturating_add(1)));
+            self.entries.insert(orphan.share.clone(), Unwanted { scans, in_use: orphan.in_use, deleting });
             if scans == SCANS {
                 new.push(orphan);
             }
@@ -316,10 +334,24 @@ impl UnwantedScans {
     }
 
     fn orphans(&self) -> impl Iterator<Item = (&OwnedLoadBalancer, bool)> {
-        self.scans.iter().filter(|(_, (scans, _))| *scans >= SCANS).map(|(share, (_, in_use))| (share, *in_use))
+        let orphans = self.entries.iter().filter(|(_, entry)| entry.scans >= SCANS);
+        orphans.map(|(share, entry)| (share, entry.in_use))
+    }
+
+    /// Records that the provider is asked to delete the entry.
+    fn begin(&mut self, share: &OwnedLoadBalancer) {
+        if let Some(entry) = self.entries.get_mut(share) {
+            entry.deleting.get_or_insert(0);
+        }
+    }
+
+    /// The entries whose deletion began in one of the last scans and has not succeeded.
+    fn begun(&self) -> Vec<OwnedLoadBalancer> {
+        let begun = self.entries.iter().filter(|(_, entry)| entry.deleting.is_some_and(|scans| scans < REPEATED_SCANS));
+        begun.map(|(share, _)| share.clone()).collect()
     }
 
     fn forget(&mut self, share: &OwnedLoadBalancer) {
-        self.scans.remove(share);
+        self.entries.remove(share);
     }
 }

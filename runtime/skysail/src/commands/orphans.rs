@@ -8,10 +8,11 @@
 //!    with its load balancer, between the two reads; the second look finds that Service. So only
 //!    load balancers that both looks found are orphans.
 //! 3. delete (client, provider): delete the named load balancers, if all of them are orphans.
-//!    Before each deletion, read the Services once more.
+//!    Before each deletion, read the Services once more. While the cloud is still deleting, ask the
+//!    provider again: the list may lack the load balancer before all of it is deleted.
 //! 4. print.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1 as core;
@@ -19,6 +20,7 @@ use kube::{Api, api::ListParams};
 use serde::Serialize;
 use skysail_controllers::{AskedServices, find_orphans, may_want_load_balancers, names::reasons, orphan_notice};
 use skysail_provider::{Call, Code, Error, OwnedLoadBalancer, Provider as _, Service};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -31,6 +33,11 @@ use crate::{
     telemetry,
 };
 
+/// The longest time until a cloud has deleted one load balancer.
+const DELETION_MAX: Duration = Duration::from_mins(15);
+/// Bounds of the pauses that a provider asks for while the cloud deletes.
+const DELETION_PAUSE_MIN: Duration = Duration::from_secs(1);
+const DELETION_PAUSE_MAX: Duration = Duration::from_mins(1);
 /// Largest number of Events that are read: the manager emits one for each orphan.
 const EVENTS_MAX: u32 = 500;
 
@@ -108,7 +115,8 @@ async fn look(
     let mut orphans = Vec::new();
     for (name, served) in &fleet.served {
         let slot = &served.slot;
-        let found = match find_orphans(&**slot, (&Call::default(), &stop), &args.cluster_name, &services).await {
+        let searched = (&*services, [].as_slice());
+        let found = match find_orphans(&**slot, (&Call::default(), &stop), &args.cluster_name, searched).await {
             // The cloud-config switches the inventory off.
             Err(error) if error.code == Code::Unsupported => Vec::new(),
             Err(error) => bail!("the provider {name} returned {}: {error}", error.code.category()),
@@ -172,13 +180,30 @@ async fn delete(
     let inventory = slot.load_balancer_inventory().with_context(gone)?;
     let (call, cluster, share) = (Call::default(), &*args.cluster_name, &orphan.share);
     let failed = |error: Error| anyhow!("cannot delete {:?}: {}: {error}", orphan.name, error.code.category());
-    let present = may_want_load_balancers(&services(client).await.or_exit(Reason::Unreachable)?);
-    ensure!(
-        !asked.want_meanwhile(&**slot, (&call, cluster), present, share).await.map_err(failed)?,
-        "cannot delete {:?}: a Service began to use it; list the orphans again",
-        orphan.name
-    );
-    inventory.delete(&call, cluster, share).await.map_err(failed)?;
+    let end = Instant::now() + DELETION_MAX;
+    loop {
+        let present = may_want_load_balancers(&services(client).await.or_exit(Reason::Unreachable)?);
+        ensure!(
+            !asked.want_meanwhile(&**slot, (&call, cluster), present, share).await.map_err(failed)?,
+            "cannot delete {:?}: a Service began to use it; list the orphans again",
+            orphan.name
+        );
+        match inventory.delete(&call, cluster, share).await {
+            Ok(()) => break,
+            Err(error) if error.code == Code::RetryAfter => {
+                let wait = error.retry_after.unwrap_or_default().clamp(DELETION_PAUSE_MIN, DELETION_PAUSE_MAX);
+                ensure!(
+                    Instant::now() + wait < end,
+                    "{:?} is not deleted completely after {} min: {error}; look for the rest in the cloud's console",
+                    orphan.name,
+                    DELETION_MAX.as_secs() / 60
+                );
+                output::say(&format!("{:?}: {error}; asking again in {} s", orphan.name, wait.as_secs()));
+                sleep(wait).await;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
     orphan.deleted = true;
     Ok(())
 }

@@ -147,6 +147,56 @@ async fn only_orphans_are_deleted_and_only_if_the_operator_enables_it() {
     assert_eq!(world.fake().cloud(), before);
 }
 
+async fn deletions(world: &mut World) -> usize {
+    world.transcript().await.lines().filter(|line| line.contains("delete-owned")).count()
+}
+
+/// The load balancer is gone, and its security group can be deleted a minute later.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_has_begun_is_repeated_though_the_list_lacks_the_load_balancer() {
+    let mut world = scanning(true, one()).await;
+    world.fake().leave_behind(orphan("lb-old"));
+    world.fake().fail_next("delete-owned", Error::retry_after(S, "the security group is still in use"));
+    pass(3 * PERIOD).await;
+    assert_eq!(deletions(&mut world).await, 1);
+    world.fake().forget_left_behind();
+    pass(PERIOD).await;
+    assert_eq!(deletions(&mut world).await, 1, "asked again");
+    pass(5 * PERIOD).await;
+    assert_eq!(deletions(&mut world).await, 0, "all is deleted");
+    assert_eq!(gauge(&world), "skysail_orphaned_load_balancers{provider=\"fake\"} 0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_always_fails_is_not_repeated_for_ever_for_a_load_balancer_that_is_gone() {
+    let mut world = scanning(true, one()).await;
+    world.fake().leave_behind(orphan("lb-old"));
+    world.fake().fail_always("delete-owned", Some(Error::new(Code::Internal, "it cannot be found")));
+    pass(3 * PERIOD).await;
+    world.fake().forget_left_behind();
+    assert_eq!(deletions(&mut world).await, 1);
+    pass(20 * PERIOD).await;
+    assert_eq!(deletions(&mut world).await, 3);
+}
+
+/// The list lacks the load balancer, so that only its name shows who uses the next one.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_has_begun_ends_when_a_service_has_the_name_of_the_load_balancer() {
+    let mut world = scanning(true, one()).await;
+    world.add_service("late", json!({ "type": "ClusterIP" })).await;
+    let uid = world.as_user(world.services().get("late")).await.metadata.uid.unwrap();
+    let name: String = format!("a{}", uid.replace('-', "")).chars().take(32).collect();
+    world.fake().leave_behind(OwnedLoadBalancer { name, service: None });
+    world.fake().fail_next("delete-owned", Error::retry_after(S, "the security group is still in use"));
+    pass(3 * PERIOD).await;
+    assert_eq!(deletions(&mut world).await, 1);
+    world.fake().forget_left_behind();
+    let patch = json!({ "spec": { "type": "LoadBalancer" } });
+    world.as_user(world.services().patch("late", &PatchParams::default(), &Patch::Merge(patch))).await;
+    pass(20 * PERIOD).await;
+    assert_eq!(deletions(&mut world).await, 0);
+}
+
 /// The share of a Service of this name and UID in the load balancer `lb-shared`.
 fn share(service: &str, uid: &str) -> OwnedLoadBalancer {
     let service = ("default".to_owned(), service.to_owned(), uid.to_owned());
