@@ -8,7 +8,10 @@ use std::{
 use serde_json::{Value, json};
 use skysail_guest_sdk::{NodeSet, Result};
 
-use crate::{cloud::Cloud, lookup, provider_id, tagging::Tagging, wire::Tags};
+use crate::{call::Call, cloud::Cloud, fault::NOT_NOW, lookup, provider_id, tagging::Tagging, wire::Tags};
+
+/// Key of the machines that are remembered.
+const MACHINES: &str = "machines";
 
 /// As in the vendor's manager: machines rarely change their security groups.
 const MACHINES_TTL: Duration = Duration::from_mins(10);
@@ -54,12 +57,26 @@ pub(crate) fn of_nodes(
     Ok((backends, without))
 }
 
+/// Sends calls that must all succeed, some of which register machines, in parallel. AWS refuses all
+/// machines of a call for one that stopped since it was remembered, so the next call asks for the
+/// machines again.
+pub(crate) fn register(cloud: &dyn Cloud, calls: Vec<Call>) -> Result<()> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let answers = cloud.send_all(calls);
+    if answers.iter().any(|answer| matches!(answer, Err(fault) if fault.is(&NOT_NOW))) {
+        cloud.forget(MACHINES);
+    }
+    let answers = answers.into_iter().map(|answer| answer.map_err(|fault| fault.error));
+    skysail_guest_sdk::http::every(answers.collect()).map(drop)
+}
+
 fn machines(cloud: &dyn Cloud, tagging: &Tagging, ids: &BTreeSet<&str>) -> Result<HashMap<String, Backend>> {
-    const KEY: &str = "machines";
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let known = cloud.recall(KEY).as_ref().and_then(read).unwrap_or_default();
+    let known = cloud.recall(MACHINES).as_ref().and_then(read).unwrap_or_default();
     if ids.iter().all(|id| known.get(*id).is_some_and(|backend| backend.is_running)) {
         return Ok(known);
     }
@@ -70,7 +87,7 @@ fn machines(cloud: &dyn Cloud, tagging: &Tagging, ids: &BTreeSet<&str>) -> Resul
         (one.id.clone(), Backend { id: one.id, groups: one.groups, is_running })
     };
     let found: HashMap<_, _> = found.map(backend).collect();
-    cloud.remember(KEY, &write(&found), MACHINES_TTL);
+    cloud.remember(MACHINES, &write(&found), MACHINES_TTL);
     Ok(found)
 }
 

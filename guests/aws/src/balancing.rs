@@ -15,6 +15,9 @@ use crate::{
     wire::{Tags, elb_v2},
 };
 
+/// Machines in the message of one Event, which the host cuts at 1,024 bytes.
+const MACHINES_NAMED_MAX: usize = 30;
+
 /// One Service in one cluster.
 pub(crate) struct Task<'a> {
     pub(crate) cloud: &'a dyn Cloud,
@@ -132,6 +135,7 @@ impl<'a> Task<'a> {
     fn backends(&self, nodes: &NodeSet) -> Result<(Vec<Backend>, Vec<Warning>)> {
         let labels = plan::node_labels(self.service);
         let (backends, without) = backends::of_nodes(self.cloud, &self.tagging, nodes, &labels)?;
+        let stopped: Vec<_> = backends.iter().filter(|one| !one.is_running).map(|one| one.id.as_str()).collect();
         let warning = without.first().map(|first| {
             let (count, cluster) = (without.len(), self.tagging.cluster());
             let message = format!(
@@ -139,7 +143,8 @@ impl<'a> Task<'a> {
             );
             ("NodesWithoutMachine", message)
         });
-        Ok((backends, warning.into_iter().collect()))
+        let warnings = warning.into_iter().chain(stopped_warning(&stopped)).collect();
+        Ok((backends, warnings))
     }
 
     /// Namespace and name, as in the tag of the Service.
@@ -156,6 +161,19 @@ impl<'a> Task<'a> {
     pub(crate) fn check_owner(&self, name: &str, tags: &Tags) -> Result<()> {
         deletion::check_owner(&self.tagging, name, tags).map_err(|error| Error::Invalid(error.message().to_owned()))
     }
+}
+
+/// AWS refuses machines that do not run.
+fn stopped_warning(machines: &[&str]) -> Option<Warning> {
+    let (named, others) = machines.split_at_checked(MACHINES_NAMED_MAX).unwrap_or((machines, &[]));
+    let others = if others.is_empty() { String::new() } else { format!(" and {} others", others.len()) };
+    (!named.is_empty()).then(|| {
+        let named = named.join(", ");
+        let message = format!(
+            "{named}{others} get no traffic: EC2 does not run these machines; start them, or remove their nodes"
+        );
+        ("MachinesNotRunning", message)
+    })
 }
 
 /// AWS does not change whom a load balancer serves.

@@ -5,14 +5,15 @@ mod policies;
 use skysail_guest_sdk::{Error, Result};
 
 use crate::{
-    backends::Backend,
+    backends::{self, Backend},
     balancing::{Task, changed_tags, lacking, same_set},
     call::Call,
-    cloud::{send, send_every},
+    cloud::send,
     deletion,
     fault::Expected as _,
     groups::{self, Change, Groups, Owned},
     plan::classic::Classic as Plan,
+    sources::Sources,
     subnets,
     wire::{
         ec2::SecurityGroup,
@@ -44,11 +45,17 @@ impl ClassicTask<'_> {
             let ports = self.plan.listeners.iter().map(|listener| listener.port);
             groups::apply(*cloud, &[Change::exactly(own, &groups::of_frontend("tcp", ports, &common.sources))])?;
         }
+        let former = match &found {
+            Some(found) if !settings.keep_node_rules => {
+                self.sources(&groups).former(&found.security_groups, &attached)?
+            }
+            _ => Vec::new(),
+        };
         let balancer = match found {
             Some(found) => {
-                self.place(&found, &subnets, &attached)?;
-                self.listen(&found)?;
-                found
+                // A former group stays until its rules are gone: without it nobody finds the rules.
+                self.place(&found, &subnets, &[attached.as_slice(), &former].concat())?;
+                self.listen(found)?
             }
             None => self.create(&subnets, &attached)?,
         };
@@ -59,6 +66,10 @@ impl ClassicTask<'_> {
         }
         if !settings.keep_node_rules {
             groups::apply(*cloud, &self.node_rules(&attached, &groups)?)?;
+        }
+        if !former.is_empty() {
+            groups::apply(*cloud, &self.sources(&groups).dismissals(&former))?;
+            self.write(self.of("ApplySecurityGroupsToLoadBalancer").list("SecurityGroups", &attached))?;
         }
         self.instances(&balancer)?;
         self.forget_replaced_group(own.as_ref(), &groups)?;
@@ -162,19 +173,25 @@ impl ClassicTask<'_> {
         Ok(())
     }
 
-    fn listen(&self, found: &LoadBalancer) -> Result<()> {
+    /// Replaces the listeners that differ; the load balancer afterwards. The new listener of a port
+    /// has none of the policies of the old one.
+    fn listen(&self, mut found: LoadBalancer) -> Result<LoadBalancer> {
         let wanted = &self.plan.listeners;
-        let is_there = |listener: &&Listener| found.listeners.iter().any(|(there, _)| same(there, listener));
-        let surplus = found.listeners.iter().filter(|(there, _)| !wanted.iter().any(|listener| same(there, listener)));
-        let surplus: Vec<_> = surplus.map(|(there, _)| there.port).collect();
+        let is_wanted = |there: &Listener| wanted.iter().any(|listener| same(there, listener));
+        let (mut kept, surplus): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut found.listeners).into_iter().partition(|(there, _)| is_wanted(there));
+        let is_there = |listener: &&Listener| kept.iter().any(|(there, _)| same(there, listener));
         let missing: Vec<_> = wanted.iter().filter(|listener| !is_there(listener)).cloned().collect();
         if !surplus.is_empty() {
-            self.write(self.of("DeleteLoadBalancerListeners").list("LoadBalancerPorts", surplus))?;
+            let ports = surplus.iter().map(|(there, _)| there.port);
+            self.write(self.of("DeleteLoadBalancerListeners").list("LoadBalancerPorts", ports))?;
         }
         if !missing.is_empty() {
             self.write(with_listeners(self.of("CreateLoadBalancerListeners"), &missing))?;
         }
-        Ok(())
+        kept.extend(missing.into_iter().map(|listener| (listener, Vec::new())));
+        found.listeners = kept;
+        Ok(found)
     }
 
     fn health_check(&self) -> Call {
@@ -221,15 +238,27 @@ impl ClassicTask<'_> {
         let tagging = &self.task.tagging;
         let wanted = groups.of_nodes(tagging, self.backends)?;
         let Some(source) = attached.first() else { return Ok(Vec::new()) };
-        let change = |group: &SecurityGroup| {
-            if wanted.contains(group.id.as_str()) {
-                return Some(Change::admit(group, source));
-            }
-            // A configured group is shared: other Services need its rules.
-            let is_shared = Some(source) == self.task.settings.elb_security_group.as_ref();
-            (tagging.has(&group.tags) && !is_shared).then(|| Change::exclude(group, source))
+        let (of_nodes, others): (Vec<&SecurityGroup>, Vec<_>) =
+            groups.all.iter().partition(|group| wanted.contains(group.id.as_str()));
+        let left = others.into_iter().filter(|group| tagging.has(&group.tags));
+        let is_own = self.has_own_group();
+        let change = |group: &SecurityGroup| match is_own {
+            true => Change::exclude(group, source),
+            false => Change::dismiss(group, std::slice::from_ref(source)),
         };
-        Ok(groups.all.iter().filter_map(change).collect())
+        let mut surplus: Vec<_> = left.map(change).filter(|change| !change.revoke.is_empty()).collect();
+        // Other Services need the rules about a group that the operator or the user named.
+        let is_configured = || Some(source) == self.task.settings.elb_security_group.as_ref();
+        if !surplus.is_empty() && !is_own && (is_configured() || self.sources(groups).of_others()?.contains(source)) {
+            surplus.clear();
+        }
+        surplus.extend(of_nodes.into_iter().map(|group| Change::admit(group, source)));
+        Ok(surplus)
+    }
+
+    fn sources<'g>(&'g self, groups: &'g Groups) -> Sources<'g> {
+        let Task { cloud, settings, tagging, .. } = self.task;
+        Sources { cloud: *cloud, settings, tagging, groups, name: self.name }
     }
 
     fn instances(&self, found: &LoadBalancer) -> Result<()> {
@@ -248,7 +277,7 @@ impl ClassicTask<'_> {
         let surplus = lacking(&found.instances, &wanted);
         let calls =
             [call("RegisterInstancesWithLoadBalancer", missing), call("DeregisterInstancesFromLoadBalancer", surplus)];
-        send_every(self.task.cloud, calls.into_iter().flatten().collect()).map(drop)
+        backends::register(self.task.cloud, calls.into_iter().flatten().collect())
     }
 
     /// A group that named groups have replaced is deleted once AWS has detached it.

@@ -1,7 +1,7 @@
 //! The APIs over the host's HTTP, and what this provider asks of them. The trait [`Cloud`] allows
 //! tests without AWS.
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
 use serde_json::Value;
 use skysail_guest_sdk::{
@@ -13,9 +13,18 @@ use skysail_guest_sdk::{
 
 use crate::{
     call::{Call, Service},
-    fault::Fault,
+    fault::{Expected as _, Fault},
     settings::Settings,
 };
+
+/// Requests that the host allows one call by default. A call that needs more of them answers
+/// `retry-after`, and the next one continues.
+const REQUESTS_MAX: usize = 64;
+/// Requests that a step of many requests leaves to the rest of its call: tags, attributes, and the
+/// rules of some security groups.
+const SPARE: usize = 8;
+/// The next call continues at once; the host waits no shorter than this.
+const CONTINUE_AFTER: Duration = Duration::from_secs(1);
 
 /// The media type of a call.
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
@@ -28,6 +37,10 @@ pub(crate) trait Cloud {
     fn recall(&self, key: &str) -> Option<Value>;
     /// Keeps a value for later calls.
     fn remember(&self, key: &str, value: &Value, ttl: Duration);
+    /// Drops a value that an earlier call remembered.
+    fn forget(&self, key: &str);
+    /// How many more requests the host allows this call.
+    fn left(&self) -> usize;
 }
 
 /// The document of a successful call.
@@ -87,6 +100,36 @@ pub(crate) fn send_every(cloud: &dyn Cloud, calls: Vec<Call>) -> Result<Vec<Answ
     skysail_guest_sdk::http::every(answers.map(|answer| answer.map_err(|fault| fault.error)).collect())
 }
 
+/// How many requests a step of many requests may send, so that the rest of the call can follow.
+pub(crate) fn allowance(cloud: &dyn Cloud) -> usize {
+    cloud.left().saturating_sub(SPARE)
+}
+
+/// Sends as many of the calls as the requests of this call suffice for, and one at least. An answer
+/// with one of these codes counts as success.
+///
+/// # Errors
+///
+/// `retry-after` where the next call has to send the others.
+pub(crate) fn send_within(cloud: &dyn Cloud, mut calls: Vec<Call>, expected: &[&str]) -> Result<()> {
+    let Some(action) = calls.first().map(Call::action) else { return Ok(()) };
+    let all = calls.len();
+    calls.truncate(allowance(cloud).max(1));
+    let sent = calls.len();
+    for answer in cloud.send_all(calls) {
+        answer.unless(expected)?;
+    }
+    if sent < all { Err(to_be_continued(&format!("{sent} of {all} requests {action} are done"))) } else { Ok(()) }
+}
+
+/// The error of a call that made progress and has no requests left.
+pub(crate) fn to_be_continued(done: &str) -> Error {
+    Error::retry_after(
+        CONTINUE_AFTER,
+        format!("{done}: one call sends at most {REQUESTS_MAX} requests; the next call continues"),
+    )
+}
+
 /// All entries of a list in pages. `entries` is the path of one entry.
 pub(crate) fn list<T>(
     cloud: &dyn Cloud,
@@ -140,12 +183,14 @@ const fn cursor_name(service: Service) -> &'static str {
 /// AWS.
 pub(crate) struct Aws<'a> {
     settings: &'a Settings,
+    /// Requests of this call.
+    sent: Cell<usize>,
 }
 
 impl<'a> Aws<'a> {
-    /// Makes the client; sends no request.
+    /// Makes the client of one call; sends no request.
     pub(crate) const fn new(settings: &'a Settings) -> Self {
-        Self { settings }
+        Self { settings, sent: Cell::new(0) }
     }
 
     fn api(&self, service: Service) -> Api {
@@ -161,6 +206,7 @@ impl<'a> Aws<'a> {
 impl Cloud for Aws<'_> {
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Answer, Fault>> {
         let actions: Vec<_> = calls.iter().map(Call::action).collect();
+        self.sent.set(self.sent.get() + calls.len());
         // AWS answers in JSON to a request that accepts JSON.
         let request = |call: &Call| self.api(call.service).post(&[""]).accept("text/xml").body(FORM, call.body());
         let responses = send_all_any(calls.iter().map(request).collect());
@@ -180,5 +226,13 @@ impl Cloud for Aws<'_> {
 
     fn remember(&self, key: &str, value: &Value, ttl: Duration) {
         cache::set(key, value, ttl);
+    }
+
+    fn forget(&self, key: &str) {
+        cache::delete(key);
+    }
+
+    fn left(&self) -> usize {
+        REQUESTS_MAX.saturating_sub(self.sent.get())
     }
 }

@@ -5,22 +5,27 @@ use skysail_guest_sdk::{Error, Result, Service};
 
 use crate::{
     call::Call,
-    cloud::{Cloud, list, send, send_every},
+    cloud::{Cloud, list, send, send_every, send_within},
     fault::Expected as _,
     groups::{self, Change, Groups},
     plan,
     settings::Settings,
+    sources::Sources,
     tagging::{self, Tagging},
     wire::{
         Tags,
         ec2::SecurityGroup,
         elb::{self, LoadBalancer as Classic},
-        elb_v2::{self, LoadBalancer as Network, TargetGroup},
+        elb_v2::{self, Listener, LoadBalancer as Network, TargetGroup},
     },
 };
 
 /// Code of both APIs.
 const ABSENT: [&str; 2] = ["LoadBalancerNotFound", "AccessPointNotFound"];
+/// The attribute by which a person protects a load balancer.
+const PROTECTION: &str = "deletion_protection.enabled";
+/// The tag of a security group whose load balancer was deleted before it: the load balancer's name.
+const LOAD_BALANCER: &str = "skysail.dev/load-balancer";
 /// AWS refuses more resources in one question about tags.
 pub(crate) const TAGGED_PER_CALL: usize = 20;
 
@@ -103,6 +108,11 @@ pub(crate) fn readable(namespace: &str, name: &str) -> String {
     format!("k8s-{}-{}-", part(namespace), part(name))
 }
 
+/// The same for the namespace and name in the tag of a Service.
+fn prefix_of(key: &str) -> Option<String> {
+    key.split_once('/').map(|(namespace, name)| readable(namespace, name))
+}
+
 /// Ten characters that depend on all parts.
 pub(crate) fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
@@ -131,33 +141,99 @@ impl Deletion<'_> {
         let targets = list(self.cloud, &listed, &elb_v2::TARGET_GROUPS, TargetGroup::read)?;
         let groups = Groups::list(self.cloud, self.settings)?;
         let (targets, key) = self.owned(name, network.as_ref(), classic.as_ref(), &targets)?;
-        if let Some(network) = &network {
-            let call = Call::elb_v2("DeleteLoadBalancer").set("LoadBalancerArn", &network.arn);
-            send(self.cloud, call).unless(&ABSENT)?;
-        }
-        if classic.is_some() {
-            send(self.cloud, Call::elb("DeleteLoadBalancer").set("LoadBalancerName", name)).unless(&ABSENT)?;
-        }
-        let call = |arn: &&str| Call::elb_v2("DeleteTargetGroup").set("TargetGroupArn", arn);
-        let answers =
-            if targets.is_empty() { Vec::new() } else { self.cloud.send_all(targets.iter().map(call).collect()) };
-        for answer in answers {
-            answer.unless(&["TargetGroupNotFound"])?;
-        }
-        if !self.settings.keep_node_rules {
-            let ours = groups.all.iter().filter(|group| self.tagging.has(&group.tags));
-            let changes: Vec<_> = ours.map(|group| Change::for_network(group, name, &[])).collect();
-            groups::apply(self.cloud, &changes)?;
-        }
         let attached = network.iter().flat_map(|one| &one.security_groups);
         let attached: Vec<&str> = attached.map(String::as_str).collect();
-        // A group that the user named stays; the groups of the nodes no longer admit it.
-        let named = self.service.map(|(_, service)| plan::named_groups(service)).unwrap_or_default();
-        if let (Some(_), Some(named)) = (&classic, named.first()) {
-            let ours = groups.all.iter().filter(|group| self.tagging.has(&group.tags));
-            groups::apply(self.cloud, &ours.map(|group| Change::exclude(group, named)).collect::<Vec<_>>())?;
+        let doomed = self.doomed(name, key.as_deref(), &attached, &groups);
+        match (&network, self.service) {
+            // Without its Service a load balancer is the only trace of what belongs to it, so the
+            // load balancer goes last.
+            (Some(found), None) => {
+                self.check_protection(found)?;
+                self.close_nodes(name, &groups)?;
+                self.delete_listeners(found)?;
+                self.delete_targets(&targets)?;
+                self.mark(name, &doomed)?;
+                self.delete_balancers(name, network.as_ref(), classic.as_ref(), &groups)?;
+            }
+            _ => {
+                self.delete_balancers(name, network.as_ref(), classic.as_ref(), &groups)?;
+                self.close_nodes(name, &groups)?;
+                self.delete_targets(&targets)?;
+            }
         }
-        groups::delete(self.cloud, &groups, &self.doomed(name, key.as_deref(), &attached, &groups))
+        groups::delete(self.cloud, &groups, &doomed)
+    }
+
+    /// # Errors
+    ///
+    /// `denied` where a person protected the load balancer: AWS would refuse its deletion after
+    /// everything else was deleted.
+    fn check_protection(&self, network: &Network) -> Result<()> {
+        let call = Call::elb_v2("DescribeLoadBalancerAttributes").set("LoadBalancerArn", &network.arn);
+        let attributes = send(self.cloud, call).map_err(Error::from)?.read(elb_v2::attributes)?;
+        if attributes.get(PROTECTION).is_some_and(|value| value == "true") {
+            return Err(Error::Denied(format!(
+                "load balancer {}: AWS protects it from deletion; set its attribute {PROTECTION} to false",
+                network.name
+            )));
+        }
+        Ok(())
+    }
+
+    /// Removes the rules of a Network Load Balancer from the groups of the nodes.
+    fn close_nodes(&self, name: &str, groups: &Groups) -> Result<()> {
+        if self.settings.keep_node_rules {
+            return Ok(());
+        }
+        let ours = groups.all.iter().filter(|group| self.tagging.has(&group.tags));
+        let changes: Vec<_> = ours.map(|group| Change::for_network(group, name, &[], self.settings)).collect();
+        groups::apply(self.cloud, &changes)
+    }
+
+    fn delete_listeners(&self, network: &Network) -> Result<()> {
+        let call = Call::elb_v2("DescribeListeners").set("LoadBalancerArn", &network.arn);
+        let listeners = list(self.cloud, &call, &elb_v2::LISTENERS, Listener::read)?;
+        let call = |one: &Listener| Call::elb_v2("DeleteListener").set("ListenerArn", &one.arn);
+        send_within(self.cloud, listeners.iter().map(call).collect(), &["ListenerNotFound"])
+    }
+
+    fn delete_targets(&self, targets: &[&str]) -> Result<()> {
+        let call = |arn: &&str| Call::elb_v2("DeleteTargetGroup").set("TargetGroupArn", arn);
+        send_within(self.cloud, targets.iter().map(call).collect(), &["TargetGroupNotFound"])
+    }
+
+    /// Lets a later call find the groups without the load balancer, for which AWS may use them
+    /// longer than this call lasts.
+    fn mark(&self, name: &str, doomed: &[&SecurityGroup]) -> Result<()> {
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        let tag = Tags::from([(LOAD_BALANCER.to_owned(), name.to_owned())]);
+        let call = Call::ec2("CreateTags").list("ResourceId", doomed.iter().map(|group| &group.id));
+        send(self.cloud, call.pairs("Tag", &tag)).map(drop).map_err(Error::from)
+    }
+
+    fn delete_balancers(
+        &self,
+        name: &str,
+        network: Option<&Network>,
+        classic: Option<&Classic>,
+        groups: &Groups,
+    ) -> Result<()> {
+        let Self { cloud, settings, tagging, .. } = self;
+        if let Some(network) = network {
+            let call = Call::elb_v2("DeleteLoadBalancer").set("LoadBalancerArn", &network.arn);
+            send(*cloud, call).unless(&ABSENT)?;
+        }
+        let Some(classic) = classic else { return Ok(()) };
+        // A group that the user named stays; the groups of the nodes no longer admit it.
+        if !settings.keep_node_rules {
+            let sources = Sources { cloud: *cloud, settings, tagging, groups, name };
+            let extra = self.service.map(|(_, service)| plan::extra_groups(service)).unwrap_or_default();
+            let former = sources.former(&classic.security_groups, &extra)?;
+            groups::apply(*cloud, &sources.dismissals(&former))?;
+        }
+        send(*cloud, Call::elb("DeleteLoadBalancer").set("LoadBalancerName", name)).unless(&ABSENT).map(drop)
     }
 
     /// ARNs of the target groups of the Service, and its key by the tag of the load balancer.
@@ -173,21 +249,23 @@ impl Deletion<'_> {
             check_owner(self.tagging, name, &tags.into_iter().next().unwrap_or_default().1)?;
         }
         let arn = network.map(|network| network.arn.as_str());
+        let tags_of = |arns: &[&str]| network_tags(self.cloud, arns);
+        let own = tags_of(arn.as_slice())?.into_iter().next().unwrap_or_default().1;
+        if arn.is_some() {
+            check_owner(self.tagging, name, &own)?;
+        }
+        let key = self.service.map(|(_, service)| service.key()).or_else(|| own.get(tagging::SERVICE).cloned());
+        let prefix = key.as_deref().and_then(prefix_of);
         let attached = |group: &&TargetGroup| arn.is_some_and(|arn| group.load_balancers.iter().any(|one| one == arn));
-        let prefix = self.service.map(|(_, service)| readable(&service.namespace, &service.name));
         let left = |group: &&TargetGroup| {
             group.load_balancers.is_empty() && prefix.as_ref().is_some_and(|prefix| group.name.starts_with(prefix))
         };
         let left: Vec<&str> = targets.iter().filter(left).map(|group| group.arn.as_str()).collect();
-        let asked: Vec<&str> = arn.into_iter().chain(left.iter().copied()).collect();
-        let tags = network_tags(self.cloud, &asked)?;
-        let of = |arn: &str| tags.iter().find(|(one, _)| one == arn).map(|(_, tags)| tags);
-        let key_of = |tags: &Tags| tags.get(tagging::SERVICE).cloned();
-        if let Some(arn) = arn {
-            check_owner(self.tagging, name, of(arn).unwrap_or(&Tags::new()))?;
-        }
-        let key = self.service.map(|(_, service)| service.key()).or_else(|| key_of(of(arn?)?));
-        let is_ours = |arn: &&str| of(arn).is_some_and(|tags| self.tagging.owns(tags) && key_of(tags) == key);
+        let tags = tags_of(&left)?;
+        let is_ours = |arn: &&str| {
+            let tags = tags.iter().find(|(one, _)| one == arn).map(|(_, tags)| tags);
+            tags.is_some_and(|tags| self.tagging.owns(tags) && tags.get(tagging::SERVICE) == key.as_ref())
+        };
         let mut ours: Vec<&str> = targets.iter().filter(attached).map(|group| group.arn.as_str()).collect();
         ours.extend(left.into_iter().filter(is_ours));
         Ok((ours, key))
@@ -203,10 +281,11 @@ impl Deletion<'_> {
     ) -> Vec<&'g SecurityGroup> {
         let classic = classic_group(name);
         let network = self.service.map(|(cluster, service)| network_group(cluster, service));
-        let prefix = key.and_then(|key| key.split_once('/')).map(|(namespace, name)| readable(namespace, name));
+        let prefix = key.and_then(prefix_of);
         let is_made = |group: &&SecurityGroup| {
             group.name == classic
                 || Some(&group.name) == network.as_ref()
+                || group.tags.get(LOAD_BALANCER).is_some_and(|marked| marked == name)
                 || (attached.contains(&group.id.as_str())
                     && prefix.as_ref().is_some_and(|prefix| group.name.starts_with(prefix)))
         };

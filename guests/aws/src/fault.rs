@@ -161,7 +161,7 @@ const BUSY: [&str; 9] = [
 ];
 
 /// The machine of a node does not run, or has just been terminated.
-const NOT_NOW: [&str; 3] = ["InvalidTarget", "InvalidInstance", "InvalidEndPoint"];
+pub(crate) const NOT_NOW: [&str; 3] = ["InvalidTarget", "InvalidInstance", "InvalidEndPoint"];
 
 /// The user names these resources in annotations.
 const NAMED_BY_USERS: [&str; 8] = [

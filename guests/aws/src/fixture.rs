@@ -50,6 +50,10 @@ pub(crate) struct FakeAws {
     writes: Cell<usize>,
     /// Writes that succeed before every call fails, as at the end of a process.
     dies_after: Cell<Option<usize>>,
+    /// Requests that the sandbox still allows; none for any number.
+    left: Cell<Option<usize>>,
+    /// Actions that AWS refuses once, with the code.
+    refused: RefCell<Vec<(&'static str, &'static str)>>,
     remembered: RefCell<BTreeMap<String, Value>>,
 }
 
@@ -69,13 +73,54 @@ impl FakeAws {
         self.dies_after.set(None);
     }
 
+    /// Begins a call that may send this many requests; none for any number.
+    pub(crate) fn limit(&self, requests: Option<usize>) {
+        self.left.set(requests);
+    }
+
+    /// Lets AWS refuse the next call of this action for now.
+    pub(crate) fn refuse_once(&self, action: &'static str, code: &'static str) {
+        self.refused.borrow_mut().push((action, code));
+    }
+
+    fn refusal(&self, action: &str) -> Option<Fault> {
+        let mut refused = self.refused.borrow_mut();
+        let at = refused.iter().position(|(one, _)| *one == action)?;
+        let (_, code) = refused.remove(at);
+        Some(Fault { code: code.to_owned(), error: Error::retry_after(Duration::ZERO, code) })
+    }
+
+    /// AWS registers no machine of a call in which one does not run.
+    fn check_machines(&self, action: &str, call: &Parameters) -> Result<(), Fault> {
+        let (code, name, id) = match action {
+            "RegisterTargets" => ("InvalidTarget", "Targets", "Id"),
+            "RegisterInstancesWithLoadBalancer" => ("InvalidInstance", "Instances", "InstanceId"),
+            _ => return Ok(()),
+        };
+        let ids: Vec<_> = (1..).map_while(|n| call.get(&format!("{name}.member.{n}.{id}"))).collect();
+        let ec2 = self.ec2.borrow();
+        let runs = |id: &&str| ec2.machines.iter().any(|one| one.id == **id && one.state == "running");
+        match ids.iter().find(|id| !runs(id)) {
+            Some(id) => Err(Fault { code: code.to_owned(), error: Error::Unavailable(format!("{id} is not running")) }),
+            None => Ok(()),
+        }
+    }
+
     fn answer(&self, call: &Call) -> Result<Answer, Fault> {
         let is_write = !call.action().starts_with("Describe");
         if self.dies_after.get().is_some_and(|writes| self.writes.get() >= writes) {
             return Err(Error::Unavailable("the process has ended".to_owned()).into());
         }
+        if let Some(left) = self.left.get() {
+            let limited = || Error::Unavailable("a limit of the sandbox was met".to_owned());
+            self.left.set(Some(left.checked_sub(1).ok_or_else(limited)?));
+        }
         self.calls.borrow_mut().push(call.action().to_owned());
+        if let Some(fault) = self.refusal(call.action()) {
+            return Err(fault);
+        }
         let parameters = Parameters(call.form().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+        self.check_machines(call.action(), &parameters)?;
         let body = match call.service {
             Service::Ec2 => self.ec2.borrow_mut().answer(call.action(), &parameters)?,
             Service::Elb => self.elb.borrow_mut().answer(call.action(), &parameters)?,
@@ -99,6 +144,14 @@ impl Cloud for FakeAws {
 
     fn remember(&self, key: &str, value: &Value, _ttl: Duration) {
         self.remembered.borrow_mut().insert(key.to_owned(), value.clone());
+    }
+
+    fn forget(&self, key: &str) {
+        self.remembered.borrow_mut().remove(key);
+    }
+
+    fn left(&self) -> usize {
+        self.left.get().unwrap_or(usize::MAX)
     }
 }
 

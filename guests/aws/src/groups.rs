@@ -99,9 +99,20 @@ impl Change {
 
     /// Makes these the group's rules for one Network Load Balancer, and opens the group to the
     /// messages about packets that are too large, for all clients of all load balancers.
-    pub(crate) fn for_network(group: &SecurityGroup, name: &str, wanted: &[Rule]) -> Self {
+    ///
+    /// Where kube-proxy answers the health checks of all load balancers, they share the rules for
+    /// its port, and the description names the first of them only. These rules stay until no load
+    /// balancer has clients.
+    pub(crate) fn for_network(group: &SecurityGroup, name: &str, wanted: &[Rule], settings: &Settings) -> Self {
         let ours = [format!("{HEALTH}={name}"), format!("{CLIENT}={name}")];
-        let present: Vec<_> = group.rules.iter().filter(|rule| ours.contains(&rule.description)).cloned().collect();
+        let is_ours = |rule: &Rule| ours.contains(&rule.description);
+        let has_others = group.rules.iter().any(|rule| rule.description.starts_with(CLIENT) && !is_ours(rule));
+        let probe = settings.shared_probe.as_ref().map(|(port, _)| i32::from(*port));
+        let is_shared = |rule: &Rule| {
+            rule.description.starts_with(HEALTH) && probe.is_some_and(|port| rule.traffic.ports == Some((port, port)))
+        };
+        let may_go = |rule: &&Rule| if is_shared(rule) { !has_others } else { is_ours(rule) };
+        let present: Vec<_> = group.rules.iter().filter(may_go).cloned().collect();
         let (mut revoke, mut grant) = (without(&present, wanted), without(wanted, &group.rules));
         let after = without(&group.rules, &revoke).into_iter().chain(grant.iter().cloned());
         let clients = after.filter(|rule| rule.description.starts_with(CLIENT));
@@ -116,6 +127,18 @@ impl Change {
     /// Lets the members of one group reach the members of another one.
     pub(crate) fn admit(group: &SecurityGroup, source: &str) -> Self {
         Self { group: group.id.clone(), grant: without(&[everything_from(source)], &group.rules), revoke: Vec::new() }
+    }
+
+    /// Ends what [`Change::admit`] began. Other rules about the sources, which users may have
+    /// made, stay.
+    pub(crate) fn dismiss(group: &SecurityGroup, sources: &[String]) -> Self {
+        let ours: Vec<_> = sources.iter().map(|source| everything_from(source)).collect();
+        let is_ours = |rule: &&Rule| ours.iter().any(|one| one.traffic == rule.traffic && one.source == rule.source);
+        Self {
+            group: group.id.clone(),
+            grant: Vec::new(),
+            revoke: group.rules.iter().filter(is_ours).cloned().collect(),
+        }
     }
 
     /// Removes every rule whose source is this group.

@@ -22,6 +22,7 @@ mod plan;
 mod provider_id;
 mod routes;
 mod settings;
+mod sources;
 mod subnets;
 mod tagging;
 mod wire;

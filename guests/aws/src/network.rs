@@ -1,6 +1,7 @@
 //! Network Load Balancers: brings one to its plan.
 
 mod listeners;
+mod ports;
 mod targets;
 
 use skysail_guest_sdk::{Error, Result};
@@ -177,7 +178,7 @@ impl NetworkTask<'_> {
             let is_wanted = wanted.contains(group.id.as_str());
             let is_ours = is_wanted || tagging.has(&group.tags);
             let rules = if is_wanted { rules.as_slice() } else { &[] };
-            is_ours.then(|| Change::for_network(group, self.name, rules))
+            is_ours.then(|| Change::for_network(group, self.name, rules, self.task.settings))
         };
         Ok(groups.all.iter().filter_map(change).collect())
     }

@@ -36,13 +36,19 @@ impl Kind {
         }
     }
 
-    /// The kind of the load balancer whose name is in the Service's status.
+    /// The kind of the load balancer whose name is in the Service's status; none for a name that
+    /// AWS did not give.
     pub(crate) fn of_status(service: &Service) -> Option<Self> {
         let hostname = service.status.ingress.first()?.hostname.as_deref()?;
-        // A classic one: NAME-NUMBER.REGION.elb.amazonaws.com; a network one:
-        // NAME-NUMBER.elb.REGION.amazonaws.com; in China each with `.cn`.
-        let name = hostname.strip_suffix(".cn").unwrap_or(hostname);
-        Some(if name.ends_with(".elb.amazonaws.com") { Self::Classic } else { Self::Network })
+        // A classic one: NAME-NUMBER.REGION.elb.DOMAIN; a network one:
+        // NAME-NUMBER.elb.REGION.DOMAIN. Each partition has a domain of its own: amazonaws.com,
+        // amazonaws.com.cn, amazonaws.eu, c2s.ic.gov.
+        let mut labels = hostname.split('.').skip(1);
+        match (labels.next(), labels.next()) {
+            (Some("elb"), _) => Some(Self::Network),
+            (_, Some("elb")) => Some(Self::Classic),
+            _ => None,
+        }
     }
 }
 
@@ -96,9 +102,9 @@ pub(crate) fn node_labels(service: &Service) -> Tags {
     tags(&annotations(service), "target-node-labels")
 }
 
-/// The security groups that the user names in place of the Service's own one.
-pub(crate) fn named_groups(service: &Service) -> Vec<&str> {
-    annotations(service).list(SECURITY_GROUPS)
+/// The security groups that the user names beside the Service's own one.
+pub(crate) fn extra_groups(service: &Service) -> Vec<String> {
+    annotations(service).list(EXTRA_SECURITY_GROUPS).into_iter().map(str::to_owned).collect()
 }
 
 const fn annotations(service: &Service) -> Annotations<'_> {

@@ -1,7 +1,12 @@
 //! The life of Services against an AWS in memory: both kinds of load balancers.
 
 mod classic;
+mod deletion;
+mod limits;
+mod machines;
+mod named_groups;
 mod network;
+mod probes;
 
 use skysail_guest_sdk::{Error, LoadBalancerStatus, Node, NodeSet, Result, Service};
 

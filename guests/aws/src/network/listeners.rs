@@ -1,14 +1,15 @@
 //! The listeners of a load balancer, each with the target group that it forwards to.
 
-use std::collections::HashSet;
-
 use skysail_guest_sdk::{Error, Result};
 
-use super::{NetworkTask, targets};
+use super::{
+    NetworkTask,
+    ports::{Pass, Wanted},
+    targets,
+};
 use crate::{
     call::Call,
-    cloud::{send, send_every},
-    fault::Expected as _,
+    cloud::{send, send_within},
     plan::network::Port,
     wire::{
         Tags,
@@ -35,53 +36,52 @@ pub(super) fn is_open(tags: &Tags) -> bool {
 }
 
 impl Listeners {
-    /// Target groups with their targets first, then the listeners that forward to them, then the
-    /// target groups that no listener needs any more.
-    pub(super) fn reconcile(self, task: &NetworkTask<'_>, balancer: &LoadBalancer) -> Result<()> {
+    /// Each port with its target group, its targets and its listener, then the listeners and the
+    /// target groups that no port needs any more.
+    ///
+    /// # Errors
+    ///
+    /// `retry-after` where the requests of one call do not suffice.
+    pub(super) fn reconcile(&self, task: &NetworkTask<'_>, balancer: &LoadBalancer) -> Result<()> {
         let cloud = task.task.cloud;
-        let groups = targets::ensure(task, balancer, &self.targets)?;
-        let mut kept = HashSet::new();
-        let (mut writes, mut creations) = (Vec::new(), Vec::new());
-        for (port, group) in task.plan.ports.iter().zip(&groups) {
-            let listener = self.listeners.iter().find(|listener| {
-                listener.port == port.port
-                    && (listener.protocol == "UDP") == port.is_udp()
-                    && listener.protocol != "TCP_UDP"
-            });
-            match listener {
-                Some(listener) => {
-                    kept.insert(&listener.arn);
-                    writes.extend((!is_as_wanted(listener, port, group)).then(|| modify(listener, port, group)));
-                }
-                None => creations.push(create(task, balancer, port, group)),
-            }
-        }
-        let unused: Vec<_> = self.targets.iter().filter(|group| !groups.contains(&group.arn)).collect();
+        let ports: Vec<_> = task.plan.ports.iter().map(|port| self.wanted(task, port)).collect();
+        let is_used = |group: &&TargetGroup| ports.iter().filter_map(|one| one.group).any(|one| one.arn == group.arn);
+        let unused: Vec<_> = self.targets.iter().filter(|group| !is_used(group)).collect();
         let is_replacing = !unused.is_empty();
         if is_replacing && !self.is_open {
             let tag = Tags::from([(REPLACING.to_owned(), "true".to_owned())]);
             let call = Call::elb_v2("AddTags").list("ResourceArns", [&balancer.arn]).pairs("Tags", &tag);
             send(cloud, call).map_err(Error::from)?;
         }
-        let surplus = self.listeners.iter().filter(|listener| !kept.contains(&listener.arn));
-        let deletions: Vec<_> =
-            surplus.map(|listener| Call::elb_v2("DeleteListener").set("ListenerArn", &listener.arn)).collect();
-        let answers = if deletions.is_empty() { Vec::new() } else { cloud.send_all(deletions) };
-        for answer in answers {
-            answer.unless(&["ListenerNotFound"])?;
-        }
-        writes.extend(creations);
-        send_every(cloud, writes)?;
-        targets::delete(task, &unused, &groups, self.is_open)?;
+        let is_kept = |one: &&Listener| ports.iter().filter_map(|port| port.listener).any(|kept| kept.arn == one.arn);
+        let surplus = self.listeners.iter().filter(|listener| !is_kept(listener)).collect();
+        let mut pass = Pass::new(task, balancer, surplus);
+        pass.run(&ports)?;
+        let call = |listener: &&Listener| Call::elb_v2("DeleteListener").set("ListenerArn", &listener.arn);
+        let deleted = send_within(cloud, pass.surplus.iter().map(call).collect(), &["ListenerNotFound"]);
+        let deleted = deleted.and_then(|()| targets::delete(task, &unused, &pass.groups, self.is_open));
+        pass.remember_unless_done(deleted)?;
+        pass.end();
         if is_replacing || self.is_open {
             let call = Call::elb_v2("RemoveTags").list("ResourceArns", [&balancer.arn]).list("TagKeys", [REPLACING]);
             send(cloud, call).map_err(Error::from)?;
         }
         Ok(())
     }
+
+    fn wanted<'a>(&'a self, task: &NetworkTask<'_>, port: &'a Port) -> Wanted<'a> {
+        let listener = self.listeners.iter().find(|listener| {
+            listener.port == port.port
+                && (listener.protocol == "UDP") == port.is_udp()
+                && listener.protocol != "TCP_UDP"
+        });
+        let group = self.targets.iter().find(|group| targets::can_serve(group, port, &task.plan.check));
+        Wanted { port, group, listener }
+    }
 }
 
-fn is_as_wanted(listener: &Listener, port: &Port, group: &str) -> bool {
+/// Whether the listener does what the port needs, with this target group.
+pub(super) fn is_as_wanted(listener: &Listener, port: &Port, group: &str) -> bool {
     let tls = port.tls.as_ref().is_none_or(|tls| {
         // Without the annotation the policy that AWS chose stays.
         listener.certificate.as_deref() == Some(&*tls.certificate)
@@ -90,11 +90,13 @@ fn is_as_wanted(listener: &Listener, port: &Port, group: &str) -> bool {
     listener.protocol == port.protocol() && tls && listener.target_group.as_deref() == Some(group)
 }
 
-fn modify(listener: &Listener, port: &Port, group: &str) -> Call {
+/// The call that makes the listener what the port needs.
+pub(super) fn modify(listener: &Listener, port: &Port, group: &str) -> Call {
     with_port(Call::elb_v2("ModifyListener").set("ListenerArn", &listener.arn), port, group)
 }
 
-fn create(task: &NetworkTask<'_>, balancer: &LoadBalancer, port: &Port, group: &str) -> Call {
+/// The call that makes the listener of the port.
+pub(super) fn create(task: &NetworkTask<'_>, balancer: &LoadBalancer, port: &Port, group: &str) -> Call {
     let call = Call::elb_v2("CreateListener").set("LoadBalancerArn", &balancer.arn);
     with_port(call, port, group).pairs("Tags", &task.task.tags(&task.plan.common.tags))
 }

@@ -8,7 +8,7 @@ use super::{NetworkTask, listeners::taken};
 use crate::{
     balancing::{Task, changed_tags},
     call::Call,
-    cloud::{Answer, Cloud, list, send_every},
+    cloud::{Answer, Cloud, list, send_every, send_within},
     deletion,
     fault::Fault,
     plan::network::{Check, Port},
@@ -20,40 +20,48 @@ use crate::{
 };
 
 /// Targets of one call, as in the vendor's manager.
-const TARGETS_PER_CALL: usize = 100;
+pub(super) const TARGETS_PER_CALL: usize = 100;
 
 const INSTANCE: &str = "instance";
 
-/// The ARN of the target group of each port, in the order of the ports.
-pub(super) fn ensure(task: &NetworkTask<'_>, balancer: &LoadBalancer, present: &[TargetGroup]) -> Result<Vec<String>> {
+/// The target group of a port, and the calls that bring it to its plan.
+pub(super) struct Prepared {
+    pub(super) arn: String,
+    /// Deregisters machines.
+    pub(super) leave: Vec<Call>,
+    /// Registers machines, and changes the health check and the attributes.
+    pub(super) join: Vec<Call>,
+}
+
+/// The target groups of these ports, made where the load balancer has none that can serve.
+pub(super) fn prepare(
+    task: &NetworkTask<'_>,
+    balancer: &LoadBalancer,
+    ports: &[(&Port, Option<&TargetGroup>)],
+) -> Result<Vec<Prepared>> {
     let cloud = task.task.cloud;
-    let fits = |port: &&Port| present.iter().find(|group| can_serve(group, port, &task.plan.check));
-    let missing: Vec<&Port> = task.plan.ports.iter().filter(|port| fits(port).is_none()).collect();
+    let missing: Vec<&Port> = ports.iter().filter(|(_, group)| group.is_none()).map(|(port, _)| *port).collect();
     let (created, found) = create(task, balancer, &missing)?;
-    let known: Vec<&TargetGroup> = present.iter().chain(&found).collect();
-    let mut of_ports = Vec::with_capacity(task.plan.ports.len());
-    for port in &task.plan.ports {
-        let group = known.iter().copied().chain(&created).find(|group| can_serve(group, port, &task.plan.check));
-        let group = group.ok_or_else(|| {
+    let mut groups: Vec<&TargetGroup> = Vec::with_capacity(ports.len());
+    for (port, present) in ports {
+        let made = || found.iter().chain(&created).find(|group| can_serve(group, port, &task.plan.check));
+        groups.push(present.or_else(made).ok_or_else(|| {
             Error::Internal(format!("AWS answered another target group than the one for port {}", port.port))
-        })?;
-        of_ports.push((port, group, created.iter().any(|one| one.arn == group.arn)));
+        })?);
     }
-    let existing: Vec<_> = of_ports.iter().filter(|(_, _, is_new)| !is_new).map(|(_, group, _)| *group).collect();
+    let is_new = |group: &TargetGroup| created.iter().any(|one| one.arn == group.arn);
+    let existing: Vec<_> = groups.iter().copied().filter(|group| !is_new(group)).collect();
     let targets = registered(cloud, &existing)?;
+    let attributes = attributes_of(task, &groups)?;
     let nothing = Vec::new();
-    let (mut leave, mut join) = (Vec::new(), Vec::new());
-    for (port, group, _) in &of_ports {
+    let prepared = |(((port, _), group), attributes): ((&(&Port, _), &&TargetGroup), Option<Call>)| {
         let there = targets.get(group.arn.as_str()).unwrap_or(&nothing);
-        leave.extend(deregister(task, port, group, there));
-        join.extend(register(task, port, group, there));
-    }
-    // Deregistered first, so that machines can be replaced at the maximum number of targets.
-    send_every(cloud, leave)?;
-    join.extend(existing.iter().filter_map(|group| modify(group, &task.plan.check)));
-    send_every(cloud, join)?;
-    set_attributes(task, of_ports.iter().map(|(_, group, _)| *group).collect())?;
-    Ok(of_ports.into_iter().map(|(_, group, _)| group.arn.clone()).collect())
+        let mut join = register(task, port, group, there);
+        join.extend(modify(group, &task.plan.check).filter(|_| !is_new(group)));
+        join.extend(attributes);
+        Prepared { arn: group.arn.clone(), leave: deregister(task, port, group, there), join }
+    };
+    Ok(ports.iter().zip(&groups).zip(attributes).map(prepared).collect())
 }
 
 /// Deletes target groups that no listener needs, and those of the Service that an earlier call
@@ -75,13 +83,13 @@ pub(super) fn delete(task: &NetworkTask<'_>, unused: &[&TargetGroup], kept: &[St
     }
     doomed.sort_unstable();
     doomed.dedup();
-    send_every(*cloud, doomed.iter().map(|arn| Call::elb_v2("DeleteTargetGroup").set("TargetGroupArn", arn)).collect())
-        .map(drop)
+    let call = |arn: &String| Call::elb_v2("DeleteTargetGroup").set("TargetGroupArn", arn);
+    send_within(*cloud, doomed.iter().map(call).collect(), &["TargetGroupNotFound"])
 }
 
 /// Whether AWS can bring the group to what the port needs: the rest of a health check can be
 /// modified.
-fn can_serve(group: &TargetGroup, port: &Port, check: &Check) -> bool {
+pub(super) fn can_serve(group: &TargetGroup, port: &Port, check: &Check) -> bool {
     group.port == port.node_port
         && group.protocol == port.traffic_protocol
         && group.target_type == INSTANCE
@@ -212,24 +220,23 @@ fn modify(group: &TargetGroup, check: &Check) -> Option<Call> {
     Some(call)
 }
 
-/// Sets the attributes that the Service names; without the annotation nothing is asked.
-fn set_attributes(task: &NetworkTask<'_>, groups: Vec<&TargetGroup>) -> Result<()> {
+/// The call that sets the attributes which the Service names, for each group; without the
+/// annotation nothing is asked.
+fn attributes_of(task: &NetworkTask<'_>, groups: &[&TargetGroup]) -> Result<Vec<Option<Call>>> {
     let wanted = &task.plan.target_attributes;
     if wanted.is_empty() {
-        return Ok(());
+        return Ok(groups.iter().map(|_| None).collect());
     }
     let of = |action: &'static str, group: &TargetGroup| Call::elb_v2(action).set("TargetGroupArn", &group.arn);
-    let cloud = task.task.cloud;
-    let answers = send_every(cloud, groups.iter().map(|group| of("DescribeTargetGroupAttributes", group)).collect())?;
-    let mut changes = Vec::new();
-    for (group, answer) in groups.into_iter().zip(answers) {
+    let asked = groups.iter().map(|group| of("DescribeTargetGroupAttributes", group)).collect();
+    let answers = send_every(task.task.cloud, asked)?;
+    let call = |(group, answer): (&&TargetGroup, Answer)| {
         let present = answer.read(attributes)?;
         let mut changed = changed_tags(wanted, &present);
         // AWS has other attributes for other protocols.
         changed.retain(|key, _| present.contains_key(key));
-        if !changed.is_empty() {
-            changes.push(of("ModifyTargetGroupAttributes", group).pairs("Attributes", &changed));
-        }
-    }
-    send_every(cloud, changes).map(drop)
+        let call = || of("ModifyTargetGroupAttributes", group).pairs("Attributes", &changed);
+        Ok((!changed.is_empty()).then(call))
+    };
+    groups.iter().zip(answers).map(call).collect()
 }

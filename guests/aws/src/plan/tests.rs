@@ -50,6 +50,20 @@ fn the_hostname_tells_the_kind() {
 }
 
 #[test]
+fn the_hostname_tells_the_kind_in_every_partition() {
+    let kind = |hostname: &str| {
+        let mut service = web(&[]);
+        service.status.ingress = vec![Ingress::hostname(hostname)];
+        Kind::of_status(&service)
+    };
+    for (region, domain) in [("eusc-de-east-1", "amazonaws.eu"), ("us-iso-east-1", "c2s.ic.gov")] {
+        assert_eq!(kind(&format!("a1-2.{region}.elb.{domain}")), Some(Kind::Classic), "{region}");
+        assert_eq!(kind(&format!("a1-2.elb.{region}.{domain}")), Some(Kind::Network), "{region}");
+    }
+    assert_eq!(kind("web.example.com"), None);
+}
+
+#[test]
 fn what_no_load_balancer_can_do_is_refused_with_the_remedy() {
     let refused = |change: fn(&mut Service)| {
         let mut service = web(&[]);

@@ -124,6 +124,25 @@ fn the_ssl_policy_is_set_for_encrypted_listeners() {
 }
 
 #[test]
+fn a_replaced_listener_gets_the_ssl_policy_again() {
+    let world = World::new("");
+    let web = |certificate: &str, backend: &str, node_port: u16| {
+        let policy = ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
+        annotated(one_port(443, node_port), &[("ssl-cert", certificate), ("backend-protocol", backend), policy])
+    };
+    let name = "k8s-SSLNegotiationPolicy-ELBSecurityPolicy-TLS-1-2-2017-01";
+    for service in [
+        web(CERT, "tcp", 30_443),
+        web(CERT, "tcp", 31_443),
+        web("arn:aws:acm:us-east-1:1:certificate/2", "tcp", 31_443),
+        web("arn:aws:acm:us-east-1:1:certificate/2", "ssl", 31_443),
+    ] {
+        world.settled(&service);
+        assert_eq!(world.classic().listeners[0].1, [name]);
+    }
+}
+
+#[test]
 fn attributes_and_health_checks_are_set_and_changed() {
     let world = World::new("");
     world.settled(&web(&[]));
