@@ -2,7 +2,10 @@
 //!
 //! [`Cloud`] is the line between decisions and the network: tests put a cloud in memory behind it.
 
-use std::{cell::OnceCell, time::Duration};
+use std::{
+    cell::{Cell, OnceCell},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -15,7 +18,7 @@ use skysail_guest_sdk::{
 use crate::{
     catalog,
     features::Version,
-    meaning::meaning,
+    meaning::{meaning, never_gone},
     routing::Extensions,
     settings::{APIS, Api, Settings},
     wire::{Catalog, Content, Listed, Versions, one},
@@ -35,6 +38,10 @@ const LAG_MAX: Duration = Duration::from_secs(60);
 /// Requests in one batch: the host lets a call send 64 by default, and other requests come before
 /// and after a batch.
 pub(crate) const BATCH_MAX: usize = 24;
+
+/// Requests of one call after which the call begins no further change: the host lets a call send 64
+/// by default, and the address and the security group need the others.
+pub(crate) const REQUESTS_MAX: usize = 44;
 
 /// One request that is not sent yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +103,9 @@ pub(crate) trait Cloud {
     /// Sends the calls in parallel; the body of each response, in order.
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Vec<u8>>>;
 
+    /// The requests of this call up to now.
+    fn sent(&self) -> usize;
+
     /// Keeps the ID of an object that was created under this name, for a minute.
     fn remember(&self, name: &str, id: &str);
 
@@ -113,7 +123,8 @@ pub(crate) trait Cloud {
         one(&self.send(call)?).map_err(|error| error.context(&tried))
     }
 
-    /// All entries of a list, from all of its pages.
+    /// All entries of a list, from all of its pages. A list that does not exist says nothing about
+    /// its entries: the error is never `not-found`.
     fn list<T: Listed>(&self, call: Call) -> Result<Vec<T>> {
         self.lists(vec![call]).pop().unwrap_or_else(missing)
     }
@@ -121,7 +132,7 @@ pub(crate) trait Cloud {
     /// All entries of several lists; the first pages are read in parallel.
     fn lists<T: Listed>(&self, calls: Vec<Call>) -> Vec<Result<Vec<T>>> {
         let first = self.send_all(calls.clone());
-        calls.into_iter().zip(first).map(|(call, answer)| self.rest(&call, answer?)).collect()
+        calls.into_iter().zip(first).map(|(call, answer)| self.rest(&call, answer.map_err(never_gone)?)).collect()
     }
 
     /// The entries of the first page, and those of the pages after it.
@@ -141,7 +152,7 @@ pub(crate) trait Cloud {
             if marker == last {
                 return Err(Error::Unavailable(format!("{}: the list does not end", tried(call))));
             }
-            body = self.send(call.clone().query("marker", &marker))?;
+            body = self.send(call.clone().query("marker", &marker)).map_err(never_gone)?;
             last = marker;
         }
         Err(Error::Unavailable(format!("{}: the list does not end after {PAGES_MAX} pages", tried(call))))
@@ -164,6 +175,7 @@ fn missing<T>() -> Result<T> {
 pub(crate) struct OpenStack<'a> {
     settings: &'a Settings,
     endpoints: OnceCell<[Option<String>; APIS.len()]>,
+    sent: Cell<usize>,
 }
 
 /// What a release remembers of the cloud: found by settings, so that a new cloud-config finds
@@ -177,7 +189,7 @@ struct Discovered<T> {
 impl<'a> OpenStack<'a> {
     /// Makes the client; sends no request.
     pub(crate) const fn new(settings: &'a Settings) -> Self {
-        Self { settings, endpoints: OnceCell::new() }
+        Self { settings, endpoints: OnceCell::new(), sent: Cell::new(0) }
     }
 
     /// The version of the load-balancer API.
@@ -215,12 +227,15 @@ impl<'a> OpenStack<'a> {
         Ok(known.get(place).and_then(Option::as_deref))
     }
 
+    /// A fact about the cloud, kept for an hour. Discovery asks for no object: its error is never
+    /// `not-found`.
     fn discovered<T: Serialize + DeserializeOwned>(&self, key: &str, fetch: impl FnOnce() -> Result<T>) -> Result<T> {
         let by = self.place();
         if let Some(known) = cache::get::<Discovered<T>>(key).filter(|known| known.by == by) {
             return Ok(known.value);
         }
-        let found = Discovered { by, value: fetch()? };
+        self.sent.set(self.sent.get() + 1);
+        let found = Discovered { by, value: fetch().map_err(never_gone)? };
         cache::set(key, &found, DISCOVERY_TTL);
         Ok(found.value)
     }
@@ -256,6 +271,10 @@ impl<'a> OpenStack<'a> {
 }
 
 impl Cloud for OpenStack<'_> {
+    fn sent(&self) -> usize {
+        self.sent.get()
+    }
+
     fn remember(&self, name: &str, id: &str) {
         cache::set(&created(name), &Discovered { by: self.place(), value: id.to_owned() }, LAG_MAX);
     }
@@ -269,6 +288,7 @@ impl Cloud for OpenStack<'_> {
         let requests: Result<Vec<Request>> = calls.iter().map(|call| self.request(call)).collect();
         match requests {
             Ok(requests) => {
+                self.sent.set(self.sent.get() + requests.len());
                 http::send_all(requests).into_iter().map(|answer| answer.map(|response| response.body)).collect()
             }
             Err(error) => calls.iter().map(|_| Err(error.clone())).collect(),

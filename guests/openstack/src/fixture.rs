@@ -100,6 +100,11 @@ pub(crate) struct Fake {
     pub(crate) lagging: Cell<&'static str>,
     /// A collection whose writes a gateway answers with an empty object.
     pub(crate) swallowed: Cell<&'static str>,
+    /// A collection whose lists a gateway answers with `not-found`.
+    pub(crate) unrouted: Cell<&'static str>,
+    /// Requests of one call, and the host's limit.
+    sent: Cell<usize>,
+    pub(crate) sent_max: Cell<usize>,
     /// IDs by name.
     remembered: RefCell<BTreeMap<String, String>>,
 }
@@ -119,6 +124,9 @@ impl Fake {
             page: Cell::new(usize::MAX),
             lagging: Cell::new(""),
             swallowed: Cell::new(""),
+            unrouted: Cell::new(""),
+            sent: Cell::new(0),
+            sent_max: Cell::new(64),
             remembered: RefCell::default(),
         };
         for n in 0..3 {
@@ -211,6 +219,16 @@ impl Fake {
         self.dead.replace(false)
     }
 
+    /// A minute passes.
+    pub(crate) fn forget(&self) {
+        self.remembered.take();
+    }
+
+    /// Begins the next call.
+    pub(crate) fn begin(&self) {
+        self.sent.set(0);
+    }
+
     fn new_id(&self, kind: &str) -> String {
         self.ids.set(self.ids.get() + 1);
         format!("{kind}-{:04}", self.ids.get())
@@ -220,8 +238,15 @@ impl Fake {
         if self.dead.get() {
             return Err(Error::Unavailable("the provider is dead".to_owned()));
         }
+        self.sent.set(self.sent.get() + 1);
+        if self.sent.get() > self.sent_max.get() {
+            return Err(Error::Unavailable("a limit of the sandbox was met".to_owned()));
+        }
         if call.method == "GET" {
             self.reads.set(self.reads.get() + 1);
+            if call.path == [self.unrouted.get()] {
+                return Err(Error::NotFound("no Route matched with those values".to_owned()));
+            }
             return self.carry_out(call);
         }
         if call.path.first().is_some_and(|collection| collection == self.swallowed.get()) {
@@ -363,6 +388,10 @@ impl Fake {
 }
 
 impl Cloud for Fake {
+    fn sent(&self) -> usize {
+        self.sent.get()
+    }
+
     fn remember(&self, name: &str, id: &str) {
         self.remembered.borrow_mut().insert(name.to_owned(), id.to_owned());
     }
@@ -387,6 +416,21 @@ fn merge(object: &mut Value, changes: &Value) {
     }
 }
 
+/// Whether a name matches a pattern of characters and of classes of characters, `^a[.][bB]$`, as in
+/// a database that distinguishes upper and lower case.
+fn is_matched(pattern: &str, name: &str) -> bool {
+    let (mut pattern, mut name) = (pattern.trim_matches(['^', '$']), name.chars());
+    while let Some(first) = pattern.chars().next() {
+        let class = pattern.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let (class, rest) = class.unwrap_or_else(|| pattern.split_at(first.len_utf8()));
+        if !name.next().is_some_and(|c| class.contains(c)) {
+            return false;
+        }
+        pattern = rest;
+    }
+    name.next().is_none()
+}
+
 /// Whether an object matches every parameter of a query; a repeated parameter asks for one of its
 /// values.
 fn is_asked_for(call: &Call, object: &Value) -> bool {
@@ -402,7 +446,7 @@ fn is_asked_for(call: &Call, object: &Value) -> bool {
                 object[key].as_array().is_some_and(|all| all.iter().any(|fixed| fixed[field] == value))
             }),
             "name" if call.api == Api::Compute => {
-                values().any(|name| object[key] == name.trim_matches(['^', '$']).replace("[.]", "."))
+                values().any(|pattern| is_matched(pattern, object[key].as_str().unwrap()))
             }
             "router:external" => object[key] == true,
             _ => values().any(|value| object[key] == value),

@@ -13,6 +13,7 @@ use crate::{
     SCHEME,
     client::{Call, Cloud},
     distinct,
+    meaning::never_gone,
     settings::{Api, Settings},
     wire::{self, Network, Port, Server},
 };
@@ -115,17 +116,17 @@ fn list(cloud: &impl Cloud) -> Result<Vec<Server>> {
     cloud.list(Call::get(Api::Compute, &["servers", "detail"]).query("limit", PAGE))
 }
 
-/// Listed servers by ID and by name.
+/// Listed servers by ID and by name in lower case.
 struct Known<'a> {
     ids: HashMap<&'a str, &'a Server>,
-    names: HashMap<&'a str, Vec<&'a Server>>,
+    names: HashMap<String, Vec<&'a Server>>,
 }
 
 impl<'a> Known<'a> {
     fn new(servers: &'a [Server]) -> Self {
-        let mut names: HashMap<&str, Vec<&Server>> = HashMap::new();
+        let mut names: HashMap<String, Vec<&Server>> = HashMap::new();
         for server in servers {
-            names.entry(&server.name).or_default().push(server);
+            names.entry(server.name.to_ascii_lowercase()).or_default().push(server);
         }
         Self { ids: servers.iter().map(|server| (server.id.as_str(), server)).collect(), names }
     }
@@ -134,19 +135,25 @@ impl<'a> Known<'a> {
         match key {
             None => Ok(None),
             Some(By::Id { server, .. }) => Ok(self.ids.get(server.as_str()).copied().cloned()),
-            Some(By::Name(name)) => only(name, self.names.get(name.as_str()).into_iter().flatten().copied()),
+            Some(By::Name(name)) => {
+                only(name, self.names.get(&name.to_ascii_lowercase()).into_iter().flatten().copied())
+            }
         }
     }
 }
 
-/// The only server of a name.
-fn only<'a>(name: &str, mut servers: impl Iterator<Item = &'a Server>) -> Result<Option<Server>> {
-    match (servers.next(), servers.next()) {
-        (Some(_), Some(_)) => Err(Error::Unavailable(format!(
+/// The only server of a name. Kubelet writes the name of a machine in lower case, so a server whose
+/// name differs in case only is the node's machine, unless another one has exactly this name.
+fn only<'a>(name: &str, servers: impl Iterator<Item = &'a Server>) -> Result<Option<Server>> {
+    let alike: Vec<&Server> = servers.filter(|server| server.name.eq_ignore_ascii_case(name)).collect();
+    let exact: Vec<&Server> = alike.iter().copied().filter(|server| server.name == name).collect();
+    match if exact.is_empty() { alike } else { exact }.as_slice() {
+        [] => Ok(None),
+        [server] => Ok(Some((*server).clone())),
+        _ => Err(Error::Unavailable(format!(
             "several servers have the name {name:?} of the node, so none of them is certainly its machine; rename the \
              others, or set the provider ID in kubelet"
         ))),
-        (server, _) => Ok(server.cloned()),
     }
 }
 
@@ -175,11 +182,20 @@ fn confirm(cloud: &impl Cloud, keys: &[Result<By>], found: &mut [Result<Option<S
 fn look_up(key: &By) -> Call {
     match key {
         By::Id { server, .. } => Call::get(Api::Compute, &["servers", server]),
-        // Nova reads a regular expression; names of nodes have no other special character.
         By::Name(name) => {
-            let pattern = format!("^{}$", name.replace('.', "[.]"));
-            Call::get(Api::Compute, &["servers", "detail"]).query("name", pattern)
+            let pattern: String = name.chars().map(either_case).collect();
+            Call::get(Api::Compute, &["servers", "detail"]).query("name", format!("^{pattern}$"))
         }
+    }
+}
+
+/// A regular expression for one character of a node's name, which has no special character but the
+/// dot. Nova leaves the case to its database, and not every database ignores the case.
+fn either_case(c: char) -> String {
+    match c {
+        '.' => "[.]".to_owned(),
+        c if c.is_ascii_alphabetic() => format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase()),
+        c => c.to_string(),
     }
 }
 
@@ -192,14 +208,9 @@ fn looked_up(key: &By, answer: Result<Vec<u8>>) -> Result<Option<Server>> {
         },
         By::Name(name) => {
             let servers: Vec<Server> = wire::one(&answer.map_err(never_gone)?)?;
-            only(name, servers.iter().filter(|server| server.name == *name))
+            only(name, servers.iter())
         }
     }
-}
-
-/// A list that does not exist says nothing about its entries.
-fn never_gone(error: Error) -> Error {
-    if error.is_not_found() { Error::Unavailable(error.message().to_owned()) } else { error }
 }
 
 /// The ports of the servers, and with many servers those of their project.

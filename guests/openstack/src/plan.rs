@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use skysail_guest_sdk::{
     Cidr, Error, Ingress, IpFamily, IpMode, LoadBalancerStatus, NodeSet, Protocol, Result, Service, ServicePort,
-    SessionAffinity, annotations::Annotations,
+    SessionAffinity, TrafficPolicy, annotations::Annotations,
 };
 
 pub(crate) use self::{
@@ -159,6 +159,14 @@ pub(crate) fn plan(settings: &Settings, features: Features, cluster: &str, servi
             lb.provider
         );
         warnings.push(("LoadBalancerSourceRangesIgnored", message));
+    }
+    if service.external_traffic_policy == TrafficPolicy::Local && common.monitor.is_none() {
+        let message = format!(
+            "externalTrafficPolicy Local has no health monitor, so the load balancer also sends connections to nodes \
+             without a pod of the Service, which drop them; set the annotation {ANNOTATIONS}enable-health-monitor to \
+             true, or create-monitor in [LoadBalancer]"
+        );
+        warnings.push(("LoadBalancerHealthMonitorMissing", message));
     }
     let flavor = annotations.text("flavor-id").map(str::to_owned).or_else(|| lb.flavor.clone());
     let zone = annotations.text("availability-zone").map(str::to_owned).or_else(|| lb.availability_zone.clone());

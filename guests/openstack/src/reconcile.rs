@@ -5,6 +5,7 @@
 //! balancer is `PENDING_…` and refuses the next one. Each write therefore asks for the status once,
 //! and a call ends with `retry-after` while the load balancer is pending.
 
+mod contents;
 mod create;
 mod delete;
 mod floating_ip;
@@ -15,12 +16,13 @@ mod security_group;
 
 use std::time::Duration;
 
-use skysail_guest_sdk::{Absent as _, Error, LoadBalancerStatus, NodeSet, Result, Service};
+use skysail_guest_sdk::{Absent as _, Error, Ingress, LoadBalancerStatus, NodeSet, Result, Service};
 
 pub(crate) use self::inventory::{delete_owned, list_owned};
 use crate::{
-    client::{Call, Cloud},
+    client::{Call, Cloud, REQUESTS_MAX},
     features::Features,
+    meaning::never_gone,
     names::{self, PREFIX},
     plan::{self, Member, MemberSubnet, Plan},
     settings::{Api, Settings},
@@ -95,7 +97,16 @@ impl LoadBalancer {
 impl<C: Cloud> Task<'_, C> {
     /// As `load-balancers.get`.
     pub(crate) fn get(&self) -> Result<Option<LoadBalancerStatus>> {
-        let plan = self.plan()?;
+        let plan = match self.plan() {
+            Ok(plan) => plan,
+            // What `ensure` refuses must not keep a Service from being deleted, and the host asks
+            // before it deletes.
+            Err(Error::Invalid(_)) => {
+                let found = self.marked(&self.name())?.pop();
+                return Ok(found.map(|lb| Ingress::ip(lb.vip_address).into()));
+            }
+            Err(error) => return Err(error),
+        };
         let Some(lb) = self.find(&plan)? else { return Ok(None) };
         let address = match self.attached(&lb)? {
             Some(floating) => floating.floating_ip_address,
@@ -105,7 +116,15 @@ impl<C: Cloud> Task<'_, C> {
     }
 
     /// As `load-balancers.ensure`.
+    ///
+    /// # Errors
+    ///
+    /// Never `not-found`: an object that the load balancer needs is absent, not the load balancer.
     pub(crate) fn ensure(&self, nodes: &NodeSet) -> Result<Done<LoadBalancerStatus>> {
+        self.ensure_all(nodes).map_err(never_gone)
+    }
+
+    fn ensure_all(&self, nodes: &NodeSet) -> Result<Done<LoadBalancerStatus>> {
         let plan = self.plan()?;
         if self.service.ports.is_empty() {
             return Err(Error::Invalid("the Service has no ports; a load balancer needs at least one".to_owned()));
@@ -148,6 +167,11 @@ impl<C: Cloud> Task<'_, C> {
         let is_owner = lb.name == plan.name || lb.name == self.service.default_load_balancer_name();
         self.check_share(plan, lb, is_owner)?;
         Ok(Share { plan, lb, is_owner, members })
+    }
+
+    /// Name and tag of the Service's load balancer, cut where `ensure` refuses the length.
+    fn name(&self) -> String {
+        names::load_balancer(self.cluster, &self.service.namespace, &self.service.name)
     }
 
     fn plan(&self) -> Result<Plan> {
@@ -197,7 +221,12 @@ impl<C: Cloud> Task<'_, C> {
     }
 
     /// Whether the load balancer can be changed now. One that failed before the Service had an
-    /// address is deleted, and the next call creates another one.
+    /// address is deleted with its floating IP, and the next call creates another one.
+    ///
+    /// # Errors
+    ///
+    /// `unavailable` also where the deletion went well: the user sees no `retry-after`, and a load
+    /// balancer that can never be built would be created and deleted for ever without an Event.
     fn check_state(&self, plan: &Plan, lb: &LoadBalancer) -> Result<()> {
         match lb.state() {
             State::Active => Ok(()),
@@ -210,9 +239,14 @@ impl<C: Cloud> Task<'_, C> {
             State::Error => {
                 let never_served = self.service.status.ingress.is_empty();
                 if never_served && plan.existing.is_none() && lb.name == plan.name && lb.others(&plan.name) == 0 {
-                    self.delete_load_balancer(lb)?;
-                    let message = format!("load balancer {} failed while it was created and was deleted", lb.id);
-                    return Err(Error::retry_after(CREATE_WAIT, message));
+                    self.begin_whole_deletion(lb, plan.keep_floating_ip)?;
+                    return Err(Error::Unavailable(format!(
+                        "load balancer {} had the provisioning status ERROR before it served Service {}, so it was \
+                         deleted, and the next call creates another one; look for the cause in the logs of Octavia and \
+                         its driver, such as a missing image or a full quota",
+                        lb.id,
+                        self.service.key()
+                    )));
                 }
                 Err(Error::Unavailable(format!(
                     "load balancer {} has the provisioning status ERROR; look for the cause in Octavia, then run \
@@ -281,16 +315,29 @@ impl<C: Cloud> Task<'_, C> {
     ///
     /// # Errors
     ///
-    /// `retry-after` where the change is not done yet: the next call sees it.
+    /// `retry-after` where the change is not done yet, or not begun because this call has sent many
+    /// requests: the next call sees it, or begins it.
     fn write(&self, lb: &LoadBalancer, call: Call) -> Result<Vec<u8>> {
+        self.check_room(lb)?;
         let body = self.cloud.send(call)?;
         self.settled(lb).map(|()| body)
     }
 
     /// As [`Self::write`], for a deletion: what does not exist is deleted.
     fn erase(&self, lb: &LoadBalancer, path: &[&str]) -> Result<()> {
+        self.check_room(lb)?;
         self.cloud.send(Call::delete(Api::LoadBalancer, path)).absent_ok()?;
         self.settled(lb)
+    }
+
+    /// Whether this call may send the requests of one more change.
+    fn check_room(&self, lb: &LoadBalancer) -> Result<()> {
+        let sent = self.cloud.sent();
+        if sent < REQUESTS_MAX {
+            return Ok(());
+        }
+        let message = format!("load balancer {}: after {sent} requests the next call makes the other changes", lb.id);
+        Err(Error::retry_after(UPDATE_WAIT, message))
     }
 
     fn settled(&self, lb: &LoadBalancer) -> Result<()> {

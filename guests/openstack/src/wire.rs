@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use skysail_guest_sdk::{Error, Result};
 
-pub(crate) use self::octavia::{LbListener, LbMember, LbMonitor, LbPool, LoadBalancer, Versions};
+pub(crate) use self::octavia::{LbListener, LbMember, LbMonitor, LbPool, LoadBalancer, Statuses, Versions};
 
 /// A response without its envelope `{"servers": […], "servers_links": […]}` or `{"server": {…}}`:
 /// each API names the content after its objects.
@@ -76,7 +76,19 @@ macro_rules! listed {
     ($($type:ty),+) => { $(impl Listed for $type { fn id(&self) -> &str { &self.id } })+ };
 }
 
-listed!(Server, Port, Network, Subnet, FloatingIp, SecurityGroup, LoadBalancer, LbListener, LbPool, LbMember);
+listed!(
+    Server,
+    Port,
+    Network,
+    Subnet,
+    FloatingIp,
+    SecurityGroup,
+    LoadBalancer,
+    LbListener,
+    LbPool,
+    LbMember,
+    LbMonitor
+);
 
 /// A server with the microversion [`crate::client::NOVA_MICROVERSION`].
 #[derive(Clone, Debug, Deserialize)]

@@ -142,6 +142,32 @@ fn two_servers_of_one_name_are_nobodys_machine() {
 }
 
 #[test]
+fn a_server_whose_name_has_another_case_is_the_machine_of_its_node() {
+    let cloud = Fake::new();
+    edit(&cloud, |server| server["name"] = json!("K8s-Worker.A"));
+    let few = ["k8s-worker.a"];
+    let many = ["k8s-worker.a", "node-2", "node-3", "node-4", "node-5", "node-6"];
+    (3..7).for_each(|n| cloud.add_server(n));
+    let found = |names: &[&str]| described(&cloud, "", by_name(names)).remove(0).map(|instance| instance.provider_id);
+    for names in [&few[..], &many] {
+        assert_eq!(found(names).as_deref(), Ok("openstack:///server-0"), "{names:?}");
+    }
+    cloud.read();
+    found(&many).unwrap();
+    assert_eq!(cloud.read(), 2, "servers and ports: the list shows the server");
+    let rename = |name: &str| cloud.edit(Api::Compute, "servers", "server-1", |server| server["name"] = json!(name));
+    rename("K8S-worker.a");
+    for names in [&few[..], &many] {
+        let answer = found(names);
+        assert!(matches!(&answer, Err(Error::Unavailable(text)) if text.contains("several servers")), "{answer:?}");
+    }
+    rename("k8s-worker.a");
+    for names in [&few[..], &many] {
+        assert_eq!(found(names).as_deref(), Ok("openstack:///server-1"), "the exact name wins: {names:?}");
+    }
+}
+
+#[test]
 fn addresses_have_the_order_of_the_vendors_manager() {
     let expected = [
         ("internal", "10.6.0.10"),

@@ -78,6 +78,21 @@ fn a_monitor_has_the_type_of_its_port_and_asks_kube_proxy_for_local_traffic() {
 }
 
 #[test]
+fn local_traffic_without_a_monitor_is_a_warning_with_the_remedy() {
+    let warned = |config: &str, annotations: &[(&str, &str)], policy| {
+        let service =
+            Service { external_traffic_policy: policy, health_check_node_port: 32_000, ..annotated(annotations) };
+        planned(config, &service).unwrap().warnings.pop()
+    };
+    let (reason, message) = warned("", &[], TrafficPolicy::Local).unwrap();
+    assert_eq!(reason, "LoadBalancerHealthMonitorMissing");
+    assert!(message.contains("loadbalancer.openstack.org/enable-health-monitor"), "{message}");
+    assert_eq!(warned("", &[], TrafficPolicy::Cluster), None);
+    assert_eq!(warned("", &[("enable-health-monitor", "true")], TrafficPolicy::Local), None);
+    assert_eq!(warned("create-monitor = true\n", &[], TrafficPolicy::Local), None);
+}
+
+#[test]
 fn numbers_of_monitors_come_from_annotations_over_the_cloud_config() {
     let config = "create-monitor = true\nmonitor-delay = 20s\nmonitor-timeout = 10s\n";
     let more = [("health-monitor-timeout", "12"), ("health-monitor-max-retries", "2")];

@@ -5,6 +5,7 @@ use skysail_guest_sdk::{Absent as _, Error, Result};
 use super::{DELETE_WAIT, State, Task, listeners::is_ours, named, pending};
 use crate::{
     client::{Call, Cloud},
+    meaning::never_gone,
     names::{self, PREFIX},
     plan,
     settings::Api,
@@ -13,9 +14,24 @@ use crate::{
 
 impl<C: Cloud> Task<'_, C> {
     /// As `load-balancers.ensure-deleted`.
+    ///
+    /// # Errors
+    ///
+    /// Never `not-found`, which the host takes for a finished deletion.
     pub(crate) fn ensure_deleted(&self) -> Result<()> {
-        let Service { name, legacy_name, keep_floating_ip } = self.deleted_service()?;
+        self.delete_all().map_err(never_gone)
+    }
+
+    fn delete_all(&self) -> Result<()> {
+        // An annotation that cannot be read must not keep a Service from being deleted, and must
+        // not delete an address that the user may want to keep.
+        let keep_floating_ip = plan::keep_floating_ip(self.service).unwrap_or(true);
+        let (name, legacy_name) = (self.name(), self.service.default_load_balancer_name());
         let mut found = self.marked(&name)?;
+        if names::load_balancer_of(self.cluster, self.service).is_err() {
+            self.refuse_cut_name(&name, &found)?;
+            found.clear();
+        }
         if found.is_empty() {
             found = self.cloud.list(named(&legacy_name))?;
             found.retain(|lb| lb.name == legacy_name);
@@ -26,19 +42,27 @@ impl<C: Cloud> Task<'_, C> {
         self.forget_security_group()
     }
 
-    fn deleted_service(&self) -> Result<Service> {
-        // An annotation that cannot be read must not keep a Service from being deleted, and must
-        // not delete an address that the user may want to keep.
-        let keep_floating_ip = plan::keep_floating_ip(self.service).unwrap_or(true);
-        let Ok(name) = names::load_balancer_of(self.cluster, self.service) else {
-            // `ensure` refuses such a name, so there is nothing to delete.
-            return Err(Error::NotFound("a load balancer of this name was never created".to_owned()));
+    /// `ensure` refuses a name that OpenStack would cut. The vendor's manager cut such names, so
+    /// a load balancer with the cut name or tag may be that of this Service or of another one.
+    fn refuse_cut_name(&self, name: &str, found: &[LoadBalancer]) -> Result<()> {
+        let is_of_another = |lb: &LoadBalancer| {
+            let described = lb.description.strip_prefix("Kubernetes external service ");
+            let described = described.and_then(|rest| rest.split_once(" from cluster "));
+            lb.name == name && described.is_some_and(|(key, _)| key != self.service.key())
         };
-        Ok(Service { name, legacy_name: self.service.default_load_balancer_name(), keep_floating_ip })
+        let mut possible = found.iter().filter(|lb| (lb.name == name || lb.has_tag(name)) && !is_of_another(lb));
+        possible.next().map_or(Ok(()), |lb| {
+            Err(Error::Denied(format!(
+                "load balancer {} has the name or tag {name:?}, which is cut at 255 bytes, so it may be that of Service \
+                 {} or of another one; delete it in Octavia if it is this Service's, else rename it and remove the tag",
+                lb.id,
+                self.service.key()
+            )))
+        })
     }
 
     /// The load balancers that have the Service's name or tag, and the one that the Service names.
-    fn marked(&self, name: &str) -> Result<Vec<LoadBalancer>> {
+    pub(super) fn marked(&self, name: &str) -> Result<Vec<LoadBalancer>> {
         let tagged = Call::get(Api::LoadBalancer, &["loadbalancers"]).query("tags", name);
         let lists = self.cloud.lists::<LoadBalancer>(vec![named(name), tagged]);
         let mut found: Vec<LoadBalancer> = Vec::new();
@@ -91,30 +115,13 @@ impl<C: Cloud> Task<'_, C> {
         Ok(())
     }
 
-    fn delete_whole(&self, lb: &LoadBalancer, keep_floating_ip: bool) -> Result<()> {
-        if !keep_floating_ip {
-            self.release(lb)?;
-        }
-        self.delete_load_balancer(lb)
-    }
-
-    /// Starts the deletion of a load balancer with everything that it has.
+    /// Deletes a load balancer with everything that it has.
     ///
     /// # Errors
     ///
     /// `retry-after` where everything went well: the cloud is deleting it.
-    pub(super) fn delete_load_balancer(&self, lb: &LoadBalancer) -> Result<()> {
-        let mut call = Call::delete(Api::LoadBalancer, &["loadbalancers", &lb.id]);
-        if self.settings.load_balancer.cascade_delete {
-            call = call.query("cascade", "true");
-        } else {
-            let listeners = self.listeners(lb)?;
-            let listeners: Vec<&LbListener> = listeners.iter().collect();
-            self.delete_listeners(lb, &listeners, &self.pools(lb)?)?;
-        }
-        if self.cloud.send(call).absent_ok()?.is_none() {
-            return Ok(());
-        }
+    fn delete_whole(&self, lb: &LoadBalancer, keep_floating_ip: bool) -> Result<()> {
+        self.begin_whole_deletion(lb, keep_floating_ip)?;
         // Some drivers delete at once.
         match self.by_id(&lb.id).absent_ok()? {
             None => Ok(()),
@@ -125,13 +132,23 @@ impl<C: Cloud> Task<'_, C> {
             }
         }
     }
-}
 
-/// What is known of a Service that is deleted.
-struct Service {
-    name: String,
-    legacy_name: String,
-    keep_floating_ip: bool,
+    /// As [`Self::delete_whole`], without the question whether the cloud is done.
+    pub(super) fn begin_whole_deletion(&self, lb: &LoadBalancer, keep_floating_ip: bool) -> Result<()> {
+        if !keep_floating_ip {
+            self.release(lb)?;
+        }
+        let mut call = Call::delete(Api::LoadBalancer, &["loadbalancers", &lb.id]);
+        // In the status ERROR, Octavia accepts no change but the deletion of the whole.
+        if self.settings.load_balancer.cascade_delete || matches!(lb.state(), State::Error) {
+            call = call.query("cascade", "true");
+        } else {
+            let listeners = self.listeners(lb)?;
+            let listeners: Vec<&LbListener> = listeners.iter().collect();
+            self.delete_listeners(lb, &listeners, &self.pools(lb)?)?;
+        }
+        self.cloud.send(call).absent_ok().map(drop)
+    }
 }
 
 /// Deletes the share of the Service with this name and tag, without the Service.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use skysail_guest_sdk::{Cidr, Error, Result};
 
-use super::{Share, Task, pools::Actual};
+use super::{Share, Task, contents::Actual};
 use crate::{
     client::{Call, Cloud},
     names,
@@ -42,7 +42,7 @@ impl<C: Cloud> Task<'_, C> {
         let (first, last): (Vec<_>, Vec<_>) =
             surplus.into_iter().partition(|listener| plan.listeners.iter().any(|wanted| collides(wanted, listener)));
         self.delete_listeners(lb, &first, &pools)?;
-        let actual = self.actual(&plan.listeners, &ours, &pools)?;
+        let actual = self.actual(share, &ours, &pools)?;
         for (wanted, actual) in plan.listeners.iter().zip(actual) {
             let listener = self.reconcile_listener(share, wanted, actual.listener)?;
             self.reconcile_pool(share, wanted, &listener, actual)?;
@@ -98,13 +98,13 @@ impl<C: Cloud> Task<'_, C> {
     }
 
     /// What each desired listener already has.
-    fn actual<'l>(&self, wanted: &[Listener], ours: &[&'l LbListener], pools: &'l [LbPool]) -> Result<Vec<Actual<'l>>> {
-        let pairs = wanted.iter().map(|wanted| {
+    fn actual<'l>(&self, share: &Share<'_>, ours: &[&'l LbListener], pools: &'l [LbPool]) -> Result<Vec<Actual<'l>>> {
+        let pairs = share.plan.listeners.iter().map(|wanted| {
             let listener = ours.iter().copied().find(|listener| is_the_one(wanted, listener));
             let pool = listener.and_then(|listener| pools.iter().find(|pool| pool.serves(&listener.id)));
             (listener, pool)
         });
-        self.read_pools(pairs.collect())
+        self.read_pools(share, pairs.collect())
     }
 }
 

@@ -1,25 +1,22 @@
 //! The pool of a listener with its members and its health monitor.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use skysail_guest_sdk::{Absent as _, Result};
+use skysail_guest_sdk::Result;
 
-use super::{Share, Task};
+use super::{
+    Share, Task,
+    contents::{Actual, Members},
+};
 use crate::{
     client::{Call, Cloud},
     distinct, names,
     plan::{Listener, Member, Monitor},
     settings::Api,
-    wire::{LbListener, LbMember, LbMonitor, LbPool, one},
+    wire::{LbMember, LbMonitor, LbPool, one},
 };
-
-/// What a desired listener already has.
-pub(super) struct Actual<'a> {
-    pub(super) listener: Option<&'a LbListener>,
-    pool: Option<&'a LbPool>,
-    members: Vec<LbMember>,
-    monitor: Option<LbMonitor>,
-}
 
 /// A new object.
 #[derive(Deserialize)]
@@ -31,32 +28,6 @@ pub(super) struct Created {
 type Key = (String, String, u16, Option<u16>);
 
 impl<C: Cloud> Task<'_, C> {
-    /// Reads members and monitors of all pools, in two batches.
-    pub(super) fn read_pools<'l>(
-        &self,
-        pairs: Vec<(Option<&'l LbListener>, Option<&'l LbPool>)>,
-    ) -> Result<Vec<Actual<'l>>> {
-        let pools: Vec<&LbPool> = pairs.iter().filter_map(|(_, pool)| *pool).collect();
-        let members = pools.iter().map(|pool| Call::get(Api::LoadBalancer, &["pools", &pool.id, "members"]));
-        let mut members = self.cloud.lists::<LbMember>(members.collect()).into_iter();
-        let monitored = pools.iter().filter(|pool| !pool.healthmonitor_id.is_empty());
-        let monitors = monitored.map(|pool| Call::get(Api::LoadBalancer, &["healthmonitors", &pool.healthmonitor_id]));
-        let mut monitors = self.cloud.send_all(monitors.collect()).into_iter();
-        let mut actual = Vec::with_capacity(pairs.len());
-        for (listener, pool) in pairs {
-            let mut members = pool.and_then(|_| members.next()).transpose()?.unwrap_or_default();
-            // The driver ovn deletes one member after the other, and the load balancer is ACTIVE
-            // before the last one is gone.
-            members.retain(|member| !matches!(member.provisioning_status.as_str(), "PENDING_DELETE" | "DELETED"));
-            let monitor = pool.filter(|pool| !pool.healthmonitor_id.is_empty()).and_then(|_| monitors.next());
-            // Deleted since the pool was read: it is created again.
-            let monitor = monitor.and_then(|answer| answer.absent_ok().transpose()).transpose()?;
-            let monitor = monitor.map(|body| one(&body)).transpose()?;
-            actual.push(Actual { listener, pool, members, monitor });
-        }
-        Ok(actual)
-    }
-
     /// Makes the pool of one listener what the Service asks for.
     pub(super) fn reconcile_pool(
         &self,
@@ -68,7 +39,7 @@ impl<C: Cloud> Task<'_, C> {
         let Share { plan, lb, .. } = *share;
         if let Some(pool) = actual.pool.filter(|pool| pool.protocol != wanted.pool.protocol) {
             self.erase(lb, &["pools", &pool.id])?;
-            actual = Actual { pool: None, members: Vec::new(), monitor: None, ..actual };
+            actual = Actual { pool: None, members: Members::Whole(Vec::new()), monitor: None, ..actual };
         }
         let pool = match actual.pool {
             None => {
@@ -89,30 +60,51 @@ impl<C: Cloud> Task<'_, C> {
                 pool.id.clone()
             }
         };
-        self.reconcile_members(share, wanted, &pool, &actual.members)?;
+        self.reconcile_members(share, wanted, &pool, &actual)?;
         let monitor = actual.pool.map(|pool| pool.healthmonitor_id.as_str()).zip(actual.monitor.as_ref());
         self.reconcile_monitor(share, wanted, &pool, monitor)
     }
 
-    fn reconcile_members(&self, share: &Share<'_>, wanted: &Listener, pool: &str, actual: &[LbMember]) -> Result<()> {
+    fn reconcile_members(&self, share: &Share<'_>, wanted: &Listener, pool: &str, actual: &Actual<'_>) -> Result<()> {
         let Share { plan, lb, members, .. } = *share;
-        if self.settings.load_balancer.serial_api {
-            return self.reconcile_members_one_by_one(share, wanted, pool, actual);
-        }
-        let key = |member: &LbMember| {
-            (member.name.clone(), member.address.clone(), member.protocol_port, member.monitor_port)
-        };
-        let present: Vec<Key> = distinct(actual.iter().map(key));
         let targets = members.iter().filter(|_| wanted.pool.node_port != 0);
         let target =
             |member: &Member| (member.node.clone(), member.address.clone(), wanted.pool.node_port, health_port(wanted));
         let desired: Vec<Key> = distinct(targets.map(target));
-        if present == desired {
-            return Ok(());
+        let serial = self.settings.load_balancer.serial_api;
+        let is_known = match &actual.members {
+            Members::Whole(_) => true,
+            Members::WithoutMonitorPort(_) => serial || !has_monitor_port(wanted, actual.monitor.as_ref()),
+            Members::Unread => false,
+        };
+        let read = match &actual.members {
+            Members::Whole(members) | Members::WithoutMonitorPort(members) if is_known => members,
+            _ if self.is_checked(pool, &desired) => return Ok(()),
+            _ => {
+                self.check_room(lb)?;
+                &self.members_of(pool)?
+            }
+        };
+        let key = |member: &LbMember| {
+            (member.name.clone(), member.address.clone(), member.protocol_port, member.monitor_port)
+        };
+        if serial {
+            self.reconcile_members_one_by_one(share, wanted, pool, read)?;
+        } else if distinct(read.iter().map(key)) != desired {
+            let subnet = self.member_subnet(plan, Some(lb), members)?;
+            let body = json!({"members": self::members(wanted, members, subnet.as_deref())});
+            self.write(lb, Call::put(Api::LoadBalancer, &["pools", pool, "members"], body))?;
         }
-        let subnet = self.member_subnet(plan, Some(lb), members)?;
-        let body = json!({"members": self::members(wanted, members, subnet.as_deref())});
-        self.write(lb, Call::put(Api::LoadBalancer, &["pools", pool, "members"], body)).map(drop)
+        if !is_known {
+            self.cloud.remember(&checked(pool), &digest(&desired));
+        }
+        Ok(())
+    }
+
+    /// Whether a call found these members in the pool a moment ago: the lists of all pools may be
+    /// more requests than one call may send, and the next call goes on with the others.
+    fn is_checked(&self, pool: &str, desired: &[Key]) -> bool {
+        self.cloud.remembered(&checked(pool)).is_some_and(|known| known == digest(desired))
     }
 
     /// For drivers without batches. Members have no subnet and no port of the health check, as in
@@ -174,6 +166,25 @@ impl<C: Cloud> Task<'_, C> {
         let call = Call::post(Api::LoadBalancer, &["healthmonitors"], json!({"healthmonitor": body}));
         self.write(lb, call).map(drop)
     }
+}
+
+/// Whether the members have a port of the health check, or may have one of former settings.
+fn has_monitor_port(wanted: &Listener, present: Option<&LbMonitor>) -> bool {
+    wanted
+        .pool
+        .monitor
+        .as_ref()
+        .is_some_and(|monitor| monitor.health_port.is_some() || present.is_none_or(|present| present.r#type == "HTTP"))
+}
+
+fn checked(pool: &str) -> String {
+    format!("members of {pool}")
+}
+
+fn digest(members: &[Key]) -> String {
+    let mut hasher = DefaultHasher::new();
+    members.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 fn same(wanted: &Monitor, present: &LbMonitor) -> bool {

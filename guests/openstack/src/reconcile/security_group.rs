@@ -5,7 +5,7 @@ use skysail_guest_sdk::{Absent as _, Error, Protocol, Result};
 
 use super::{Share, Task};
 use crate::{
-    client::{BATCH_MAX, Call, Cloud},
+    client::{BATCH_MAX, Call, Cloud, REQUESTS_MAX},
     distinct, names,
     plan::{Member, Plan},
     settings::Api,
@@ -152,8 +152,9 @@ impl<C: Cloud> Task<'_, C> {
 
     /// Sends as many changes as a call may; the next call sends the others.
     fn send_some(&self, mut calls: Vec<Call>) -> Result<()> {
-        let left = calls.len().saturating_sub(BATCH_MAX);
-        calls.truncate(BATCH_MAX);
+        let room = REQUESTS_MAX.saturating_sub(self.cloud.sent()).min(BATCH_MAX);
+        let left = calls.len().saturating_sub(room);
+        calls.truncate(room);
         for answer in self.cloud.send_all(calls) {
             // What does not exist any more needs no change.
             answer.absent_ok()?;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod deletion;
+mod many_ports;
 mod public_address;
 mod security;
 mod sharing;
@@ -37,6 +38,7 @@ impl World {
 
     fn of<'a>(&'a self, cluster: &'a str, service: &'a Service) -> Task<'a, Fake> {
         let features = features(&self.settings.load_balancer.provider);
+        self.cloud.begin();
         Task { cloud: &self.cloud, settings: &self.settings, features, cluster, service }
     }
 
@@ -210,6 +212,13 @@ fn update_of_a_load_balancer_that_does_not_exist_is_not_found() {
 }
 
 #[test]
+fn an_absent_subnet_does_not_make_ensure_not_found() {
+    let world = World::new("subnet-id = subnet-lb\nmember-subnet-id = absent\nmanage-security-groups = true\n");
+    let answer = world.ensure(&web(), &nodes(1));
+    assert!(matches!(&answer, Err(Error::Unavailable(text)) if text.contains("absent")), "{answer:?}");
+}
+
+#[test]
 fn a_quota_is_exhausted_and_leaves_nothing() {
     let world = World::new("");
     world.cloud.full.set("loadbalancers");
@@ -223,6 +232,9 @@ fn a_load_balancer_that_failed_before_it_served_is_created_again() {
     assert!(world.task(&web()).ensure(&nodes(1)).is_err());
     let fail = |lb: &mut Value| lb["provisioning_status"] = json!("ERROR");
     world.cloud.edit(LB, "loadbalancers", "lb-0001", fail);
+    world.cloud.pending_reads.set(2);
+    let error = world.task(&web()).ensure(&nodes(1)).unwrap_err();
+    assert!(matches!(&error, Error::Unavailable(text) if text.contains("ERROR")), "the user sees why: {error:?}");
     world.ensure(&web(), &nodes(1)).unwrap();
     let ids = world.column("loadbalancers", "id");
     assert!(ids.len() == 1 && ids[0] != "lb-0001", "{ids:?}");
@@ -232,6 +244,19 @@ fn a_load_balancer_that_failed_before_it_served_is_created_again() {
     let error = world.ensure(&serving, &nodes(1)).unwrap_err();
     assert!(matches!(&error, Error::Unavailable(text) if text.contains("failover")), "{error:?}");
     assert_eq!(world.column("loadbalancers", "id"), ids);
+}
+
+#[test]
+fn a_load_balancer_that_failed_with_an_address_leaves_no_floating_ip() {
+    for config in ["", "cascade-delete = false\n"] {
+        let world = World::new(config);
+        world.ensure(&web(), &nodes(1)).unwrap();
+        world.cloud.edit(LB, "loadbalancers", "lb-0001", |lb| lb["provisioning_status"] = json!("ERROR"));
+        assert!(matches!(world.ensure(&web(), &nodes(1)), Err(Error::Unavailable(_))), "{config}");
+        world.ensure(&web(), &nodes(1)).unwrap();
+        let port = world.column("loadbalancers", "vip_port_id");
+        assert_eq!(world.cloud.column(Api::Network, "floatingips", "port_id"), port, "{config}");
+    }
 }
 
 /// Every write may be the last one that the provider makes before it dies: what the next calls make

@@ -24,6 +24,10 @@ pub(crate) struct LoadBalancer {
     pub(crate) id: String,
     #[serde(default, deserialize_with = "null_is_default")]
     pub(crate) name: String,
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(crate) description: String,
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(crate) project_id: String,
     /// `ACTIVE`, `PENDING_CREATE`, `PENDING_UPDATE`, `PENDING_DELETE`, `DELETED` or `ERROR`.
     pub(crate) provisioning_status: String,
     #[serde(default, deserialize_with = "null_is_default")]
@@ -99,9 +103,38 @@ pub(crate) struct LbMember {
     pub(crate) provisioning_status: String,
 }
 
+/// `GET loadbalancers/ID/status`: a load balancer as a tree.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Statuses {
+    pub(crate) loadbalancer: TreeOfListeners,
+}
+
+/// The listeners of the tree.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TreeOfListeners {
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(crate) listeners: Vec<TreeOfPools>,
+}
+
+/// The pools of a listener of the tree.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TreeOfPools {
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(crate) pools: Vec<TreeOfMembers>,
+}
+
+/// The members of a pool of the tree, without the ports of the health check.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TreeOfMembers {
+    pub(crate) id: String,
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(crate) members: Vec<LbMember>,
+}
+
 /// A health monitor.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct LbMonitor {
+    pub(crate) id: String,
     pub(crate) r#type: String,
     pub(crate) delay: u32,
     pub(crate) timeout: u32,

@@ -67,12 +67,84 @@ fn a_deletion_that_the_cloud_is_making_is_waited_for() {
 
 #[test]
 fn a_broken_load_balancer_can_be_deleted() {
+    for config in ["", "cascade-delete = false\n"] {
+        let world = World::new(config);
+        world.ensure(&web(), &nodes(1)).unwrap();
+        let id = world.column("loadbalancers", "id").remove(0);
+        world.cloud.edit(LB, "loadbalancers", id.as_str().unwrap(), |lb| lb["provisioning_status"] = json!("ERROR"));
+        world.delete(&web()).unwrap();
+        assert_eq!(world.count(), 0, "{config}");
+    }
+}
+
+#[test]
+fn a_list_that_a_gateway_does_not_find_deletes_nothing_and_says_nothing_about_its_entries() {
+    for collection in ["loadbalancers", "floatingips", "security-groups"] {
+        let world = World::new("");
+        world.ensure(&web(), &nodes(1)).unwrap();
+        world.cloud.unrouted.set(collection);
+        for answer in [world.update(&web(), &nodes(1)), world.ensure(&web(), &nodes(1)).map(drop), world.delete(&web())]
+        {
+            assert!(!matches!(answer, Err(Error::NotFound(_))), "{collection}: {answer:?}");
+        }
+        let answer = world.delete(&web());
+        assert!(matches!(&answer, Err(Error::Unavailable(text)) if text.contains("no Route")), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_load_balancer_with_a_name_that_the_vendors_manager_cut_is_not_forgotten() {
     let world = World::new("");
-    world.ensure(&web(), &nodes(1)).unwrap();
-    let id = world.column("loadbalancers", "id").remove(0);
-    world.cloud.edit(LB, "loadbalancers", id.as_str().unwrap(), |lb| lb["provisioning_status"] = json!("ERROR"));
-    world.delete(&web()).unwrap();
-    assert_eq!(world.count(), 0);
+    let long = "c".repeat(250);
+    let cut = crate::names::load_balancer(&long, "default", "web");
+    let lb = |name: &str, tag: &str, service: &str| {
+        json!({"id": "old", "name": name, "provisioning_status": "ACTIVE", "vip_address": "10.6.0.7", "tags": [tag],
+            "description": format!("Kubernetes external service {service} from cluster old")})
+    };
+    for (name, tag, service, is_free) in [
+        (cut.as_str(), "", "default/web", false),
+        ("mine", cut.as_str(), "default/other", false),
+        (&cut, &cut, "default/other", true),
+    ] {
+        world.cloud.put(LB, "loadbalancers", lb(name, tag, service));
+        assert!(world.of(&long, &web()).get().unwrap().is_some(), "the host asks before it deletes");
+        let answer = again(|| world.of(&long, &web()).ensure_deleted());
+        match answer {
+            Ok(()) => assert!(is_free, "{name} {tag} {service}"),
+            Err(Error::Denied(text)) => assert!(!is_free && text.contains("old"), "{text}"),
+            Err(error) => panic!("{error:?}"),
+        }
+        assert_eq!(world.cloud.remove(LB, "loadbalancers", |lb| lb["id"] == "old"), 1, "nothing was deleted");
+    }
+    again(|| world.of(&long, &web()).ensure_deleted()).unwrap();
+}
+
+#[test]
+fn an_orphans_security_group_is_deleted_while_and_after_the_cloud_deletes_the_load_balancer() {
+    let unknown = Service::new("", "", "");
+    let name = "kube_service_prod_default_web";
+    for is_gone in [false, true] {
+        let world = World::new("manage-security-groups = true\n");
+        world.ensure(&web(), &nodes(1)).unwrap();
+        world.cloud.pending_reads.set(3);
+        // A call of an older release that deleted the load balancer only.
+        let id = world.column("loadbalancers", "id").remove(0);
+        let going = |lb: &mut Value| {
+            lb["provisioning_status"] = json!("PENDING_DELETE");
+            lb["left"] = json!(2);
+        };
+        world.cloud.edit(LB, "loadbalancers", id.as_str().unwrap(), going);
+        if is_gone {
+            world.cloud.remove(LB, "loadbalancers", |_| true);
+        } else {
+            let answer = delete_owned(&world.task(&unknown), name);
+            assert!(matches!(answer, Err(Error::RetryAfter(_))), "{answer:?}");
+            assert_eq!(world.cloud.all(Api::Network, "security-groups").len(), 0, "also if no call follows");
+        }
+        again(|| delete_owned(&world.task(&unknown), name)).unwrap();
+        assert_eq!(world.cloud.all(Api::Network, "security-groups").len(), 0, "{is_gone}");
+        assert_eq!(world.cloud.all(LB, "loadbalancers").len(), 0, "{is_gone}");
+    }
 }
 
 #[test]
@@ -84,6 +156,16 @@ fn an_annotation_that_cannot_be_read_does_not_keep_a_service_and_keeps_the_addre
         .unwrap();
     assert_eq!(world.cloud.all(LB, "loadbalancers").len(), 0);
     assert_eq!(world.cloud.all(Api::Network, "floatingips").len(), 1);
+}
+
+#[test]
+fn a_service_that_cannot_be_read_is_still_found_before_its_deletion() {
+    let world = World::new("");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    let odd = annotated(&[("keep-floatingip", "ja")]);
+    assert!(world.task(&odd).get().unwrap().is_some());
+    world.delete(&odd).unwrap();
+    assert!(world.task(&odd).get().unwrap().is_none());
 }
 
 #[test]
