@@ -223,8 +223,9 @@ impl<H: Host> Task<'_, H> {
             let message = format!("load balancer type {kind} is deprecated since {day}; choose another type");
             warnings.push(("LoadBalancerTypeDeprecated", message));
         }
-        self.change_services(wanted, &balancer)?;
+        // Targets first: a missing certificate must not keep new nodes from the load balancer.
         targets::change(self, &balancer, wanted, warnings)?;
+        self.change_services(wanted, &balancer)?;
         // The cloud keeps the public interface on while a target needs it.
         if wanted.public_interface == Some(false) && balancer.public_net.enabled {
             self.act(&balancer, "disable_public_interface", None)?;

@@ -30,8 +30,9 @@ impl Target {
     }
 }
 
-/// Removes targets that are no nodes, adds the missing ones, and replaces those that are reached by
-/// the wrong address.
+/// Adds the missing targets, removes targets that are no nodes, and replaces those that are reached
+/// by the wrong address. A target is removed first only where the load balancer is full, so that a
+/// replacement of all nodes leaves the load balancer with targets.
 ///
 /// Label selectors stay: a user made them. Targets by address go, as with the vendor's manager
 /// without dedicated servers. A server that cannot be a target is left out with a warning.
@@ -44,7 +45,7 @@ pub(crate) fn change<H: Host>(
     let Wanted { servers, use_private_ip, .. } = wanted;
     let use_private_ip = *use_private_ip;
     let mut room = balancer.load_balancer_type.max_targets.saturating_sub(balancer.targets.len());
-    let (mut present, mut wrong) = (Vec::new(), Vec::new());
+    let (mut present, mut wrong, mut surplus) = (Vec::new(), Vec::new(), Vec::new());
     for target in &balancer.targets {
         match target.server_id() {
             Some(id) if servers.contains_key(&id) && target.use_private_ip.unwrap_or(false) == use_private_ip => {
@@ -52,27 +53,32 @@ pub(crate) fn change<H: Host>(
             }
             Some(id) if servers.contains_key(&id) => wrong.push(id),
             None if target.r#type != "ip" => {}
-            _ => {
-                remove(task, balancer, target)?;
-                room += 1;
-            }
+            _ => surplus.push(target),
         }
     }
     let (mut full, mut unusable) = (Vec::new(), Vec::new());
     let missing = servers.iter().filter(|(id, _)| !present.contains(id) && !wrong.contains(id));
     for (id, node) in missing {
-        if room == 0 {
-            full.push(node.clone());
-            continue;
-        }
-        match add(task, balancer, *id, use_private_ip)? {
-            Added::Yes => room -= 1,
-            Added::Full => {
-                room = 0;
-                full.push(node.clone());
+        let added = loop {
+            if room == 0 {
+                let Some(target) = surplus.pop() else { break Added::Full };
+                remove(task, balancer, target)?;
+                room += 1;
             }
+            match add(task, balancer, *id, use_private_ip)? {
+                // The cloud counts other targets, too.
+                Added::Full => room = 0,
+                added => break added,
+            }
+        };
+        match added {
+            Added::Yes => room -= 1,
+            Added::Full => full.push(node.clone()),
             Added::Unusable => unusable.push(node.clone()),
         }
+    }
+    for target in surplus {
+        remove(task, balancer, target)?;
     }
     // One after the other, so that the load balancer is never without targets.
     for id in wrong {

@@ -31,6 +31,8 @@ pub(crate) struct FakeIncus {
     listeners: RefCell<BTreeMap<IpAddr, String>>,
     /// Addresses of another network, which this client learns only by a refusal.
     pub(crate) elsewhere: BTreeSet<IpAddr>,
+    /// Whether this client is restricted and does not see the allocations.
+    pub(crate) hides_allocations: bool,
     /// Every write, in order.
     pub(crate) writes: RefCell<Vec<String>>,
 }
@@ -74,6 +76,9 @@ impl Cloud for FakeIncus {
     }
 
     fn taken(&self) -> BTreeSet<IpAddr> {
+        if self.hides_allocations {
+            return BTreeSet::new();
+        }
         self.listeners.borrow().keys().copied().collect()
     }
 

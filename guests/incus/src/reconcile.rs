@@ -85,7 +85,7 @@ impl<C: Cloud> Task<'_, C> {
                     self.bring(&wanted, address, now)?;
                     address
                 }
-                None => self.create(&wanted, pool, family, fixed)?,
+                None => self.create(&wanted, (pool, &listeners), family, fixed)?,
             });
         }
         // Deleted last, so that a Service that changes its address is reachable all the time.
@@ -153,7 +153,13 @@ impl<C: Cloud> Task<'_, C> {
         if listener.does_the_same_as(now) { Ok(()) } else { self.cloud.replace(&listener) }
     }
 
-    fn create(&self, wanted: &Wanted, pool: &Pool, family: IpFamily, fixed: Option<IpAddr>) -> Result<IpAddr> {
+    fn create(
+        &self,
+        wanted: &Wanted,
+        (pool, listeners): (&Pool, &[Listener]),
+        family: IpFamily,
+        fixed: Option<IpAddr>,
+    ) -> Result<IpAddr> {
         if let Some(address) = fixed {
             return match self.cloud.create(&wanted.listener(address, None))? {
                 true => Ok(address),
@@ -162,7 +168,9 @@ impl<C: Cloud> Task<'_, C> {
                 }
             };
         }
-        let taken = self.cloud.taken();
+        // A restricted client may not see the allocations, but sees the listeners of its network.
+        let mut taken = self.cloud.taken();
+        taken.extend(listeners.iter().filter_map(Listener::address));
         let mut tried = 0;
         for address in pool.free(family, &taken).take(ADDRESSES_TRIED_MAX) {
             if self.cloud.create(&wanted.listener(address, None))? {

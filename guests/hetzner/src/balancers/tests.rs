@@ -1,7 +1,9 @@
 //! What a Service becomes in a project of Hetzner Cloud, and that every call can be repeated.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
-use skysail_guest_sdk::{Error, IpMode, NodeSet, Service};
+use skysail_guest_sdk::{Error, IpMode, Node, NodeSet, Service};
 
 use super::{delete_owned, list_owned};
 use crate::fixture::{Scene, port, settled, shown};
@@ -292,22 +294,65 @@ fn a_server_that_cannot_be_a_target_does_not_stop_the_others() {
     assert_eq!(targets(&scene.balancer()).len(), 2);
 }
 
+/// Nodes for new servers with these numbers.
+fn more(scene: &Scene, numbers: Range<usize>) -> NodeSet {
+    let node = |n: usize| {
+        let body = json!({"name": format!("more-{n}"), "server_type": "cpx11"});
+        let id = Some(format!("hcloud://{}", scene.by_user("POST", "/servers", &body)["server"]["id"]));
+        Node { provider_id: id, ..Node::new(&format!("more-{n}")) }
+    };
+    NodeSet::of(numbers.map(node).collect())
+}
+
 #[test]
 fn a_full_load_balancer_leaves_nodes_out_with_a_warning() {
     let scene = Scene::new("");
-    let mut nodes = Vec::new();
-    for n in 0..26 {
-        let server = scene.by_user("POST", "/servers", &json!({"name": format!("more-{n}"), "server_type": "cpx11"}));
-        let id = Some(format!("hcloud://{}", server["server"]["id"]));
-        nodes.push(skysail_guest_sdk::Node { provider_id: id, ..skysail_guest_sdk::Node::new(&format!("more-{n}")) });
-    }
-    let nodes = NodeSet::of(nodes);
+    let nodes = more(&scene, 0..26);
     let done = settled(|| scene.task().ensure(&nodes)).unwrap();
     assert_eq!(reasons(&done), ["LoadBalancerTypeUnconfigured", "MaxTargetsReached"]);
     assert_eq!(targets(&scene.balancer()).len(), 25);
     scene.written();
     settled(|| scene.task().ensure(&nodes)).unwrap();
     assert!(scene.written().is_empty());
+}
+
+/// Other nodes, as after a replacement of all machines.
+#[test]
+fn new_targets_are_added_before_the_old_ones_are_removed() {
+    let scene = Scene::new("");
+    scene.ensure(2).unwrap();
+    let others = more(&scene, 0..2);
+    scene.written();
+    settled(|| scene.task().update(&others)).unwrap();
+    assert_eq!(scene.written(), ["add_target", "add_target", "remove_target", "remove_target"]);
+    assert_eq!(targets(&scene.balancer()).len(), 2);
+}
+
+#[test]
+fn a_full_load_balancer_loses_one_target_before_each_new_one() {
+    let scene = Scene::new("");
+    let (before, after) = (more(&scene, 0..25), more(&scene, 25..50));
+    settled(|| scene.task().ensure(&before)).unwrap();
+    scene.written();
+    settled(|| scene.task().update(&after)).unwrap();
+    assert_eq!(scene.written(), ["remove_target", "add_target"].repeat(25));
+    assert_eq!(targets(&scene.balancer()).len(), 25);
+}
+
+/// A person deleted the certificate while the machines were replaced.
+#[test]
+fn nodes_are_updated_though_a_certificate_is_missing() {
+    let mut scene = Scene::new("");
+    let upload = json!({"name": "shop", "type": "uploaded", "certificate": "PEM", "private_key": "PEM"});
+    scene.by_user("POST", "/certificates", &upload);
+    scene.annotate("protocol", "https");
+    scene.annotate("http-certificates", "shop");
+    scene.ensure(1).unwrap();
+    scene.annotate("http-certificates", "none");
+    let nodes = scene.nodes(3);
+    let failed = settled(|| scene.task().update(&nodes));
+    assert!(matches!(failed, Err(Error::Invalid(text)) if text.contains("http-certificates")));
+    assert_eq!(targets(&scene.balancer()).len(), 3);
 }
 
 #[test]

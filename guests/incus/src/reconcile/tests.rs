@@ -72,6 +72,18 @@ fn addresses_of_other_networks_are_passed_over() {
     assert!(matches!(world.ensure(&other, 1), Err(Error::Exhausted(_))));
 }
 
+/// Only so many addresses are tried for each Service.
+#[test]
+fn a_restricted_client_passes_over_the_addresses_of_its_own_network() {
+    let mut world = World::new(&format!("{CONFIG}listen = 203.0.113.0/28\n"));
+    world.cloud.hides_allocations = true;
+    for number in 0..12 {
+        let service = Service { uid: format!("uid-{number}"), ..web() };
+        let addresses = world.ensure(&service, 1).unwrap();
+        assert_eq!(addresses.len(), 1, "Service {number}");
+    }
+}
+
 #[test]
 fn a_changed_address_is_made_before_the_old_one_goes() {
     let world = World::new(CONFIG);
