@@ -38,7 +38,7 @@ use tokio::time::Instant;
 
 use crate::policy::{Authority, Origin, OriginError};
 use login::Vsphere;
-pub(crate) use login::{Answer, Endpoint, Login, Progress, Step};
+pub(crate) use login::{Endpoint, IssuerResponse, Login, Progress, Step};
 use read::Reader;
 pub(crate) use redact::{Redactor, SECRET_BYTES_MIN};
 pub(crate) use secret::ClientCertificate;
@@ -285,8 +285,9 @@ impl Credentials {
         // generation's values.
         if !changed.is_empty() {
             let mut issued = self.issued();
+            // First, so that no request has a value that the redactor does not know.
+            self.join(&mut issued, after.redactor.clone());
             self.current.store(Arc::new(after));
-            self.join(&mut issued);
         }
         changed
     }
@@ -347,24 +348,23 @@ impl Credentials {
         let name = Arc::clone(&secret.name);
         issued.push(secret);
         let (mut count, mut bytes) = (0, 0);
-        // From the newest to the oldest.
+        // From the newest to the oldest. The newest stays, whatever its size.
         let beyond = issued.iter().rposition(|known| {
             let is_its = known.name == name;
             count += usize::from(is_its);
             bytes += if is_its { known.secrets.iter().map(|secret| secret.expose().len()).sum() } else { 0 };
-            is_its && (count > TOKENS_MAX || bytes > TOKENS_BYTES_MAX)
+            is_its && count > 1 && (count > TOKENS_MAX || bytes > TOKENS_BYTES_MAX)
         });
         if let Some(beyond) = beyond {
             issued.remove(beyond);
         }
-        self.join(&mut issued);
+        self.join(&mut issued, self.current.load().redactor.clone());
     }
 
-    /// Makes the redactor of all values again.
-    fn join(&self, issued: &mut Vec<IssuedSecret>) {
+    /// Makes the redactor of the configured and all issued values again.
+    fn join(&self, issued: &mut Vec<IssuedSecret>, configured: Redactor) {
         let now = Instant::now();
         issued.retain(|secret| secret.until > now);
-        let configured = self.current.load().redactor.clone();
         let all = issued.iter().fold(configured, |all, secret| all.and(&secret.redactor));
         self.redactor.store(Arc::new(all));
     }

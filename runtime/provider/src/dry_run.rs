@@ -10,7 +10,8 @@ use std::{
 /// Most requests that are recorded for one object: the provider is not trusted, and after the first
 /// request that is held back it usually gives up.
 const HELD_MAX: usize = 64;
-/// Most bytes of requests and of answers that are recorded for one object, each.
+/// Most bytes of requests (with the bodies that were read before them) and of answers that are
+/// recorded for one object, each.
 const BYTES_MAX: usize = 4 << 20;
 
 /// A request that was not sent, because it may change the cloud.
@@ -22,7 +23,8 @@ pub struct HeldRequest {
     pub url: String,
     /// As the provider wrote it.
     pub body: Vec<u8>,
-    /// The last body that the provider read from the same URL for this object.
+    /// The last body that the provider read from the same URL for this object; none if the record
+    /// had no room for it.
     pub read: Option<Vec<u8>>,
 }
 
@@ -61,7 +63,10 @@ impl DryRun {
             record.omitted += 1;
             return;
         }
-        let read = record.answers.get(url).cloned();
+        // A body that is read again is another copy.
+        let room = BYTES_MAX - bytes;
+        let read = record.answers.get(url).filter(|read| read.len() <= room).cloned();
+        let bytes = bytes + read.as_ref().map_or(0, Vec::len);
         let held = HeldRequest { method: method.to_owned(), url: url.to_owned(), body: body.to_vec(), read };
         record.held_bytes = bytes;
         record.held.push(held);
@@ -120,5 +125,17 @@ mod tests {
         assert_eq!((held.len(), omitted), (1, 1));
         large.hold("PUT", "https://cloud/2", b"");
         assert_eq!(large.held().0.last().and_then(|held| held.read.clone()), None);
+    }
+
+    #[test]
+    fn the_copies_of_an_answer_beside_its_held_requests_are_bounded_together() {
+        let run = DryRun::default();
+        run.read("https://cloud/lb/1", &vec![b'x'; BYTES_MAX / 2]);
+        for _ in 0..HELD_MAX {
+            run.hold("PUT", "https://cloud/lb/1", b"");
+        }
+        let (held, omitted) = run.held();
+        let copies = held.iter().filter_map(|held| held.read.as_ref());
+        assert_eq!((held.len(), omitted, copies.count()), (HELD_MAX, 0, 1));
     }
 }

@@ -15,7 +15,7 @@ const fn v6(bits: u128) -> IpAddr {
 /// operator allows that single address, and no load balancer or node may have such an address.
 ///
 /// Source: the documentation of the clouds.
-pub const METADATA_SERVICES: [IpAddr; 13] = [
+pub const METADATA_SERVICES: [IpAddr; 16] = [
     v4([169, 254, 169, 254]),
     v4([169, 254, 170, 2]),
     v4([169, 254, 170, 23]),
@@ -28,5 +28,8 @@ pub const METADATA_SERVICES: [IpAddr; 13] = [
     v6(0xfd00_0ec2_0000_0000_0000_0000_0000_0023),
     v6(0xfd20_00ce_0000_0000_0000_0000_0000_0254),
     v6(0xfd00_0042_0000_0000_0000_0000_0000_0042),
+    v6(0xfd00_00c1_0000_0000_0000_0000_a9fe_a9fe),
+    v6(0xfd00_0100_0000_0000_0000_0000_0100_0200),
+    v6(0xfd00_a9fe_a9fe_0000_0000_0000_0000_0001),
     v6(0xfe80_0000_0000_0000_0000_0000_a9fe_a9fe),
 ];

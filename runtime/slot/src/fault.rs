@@ -6,10 +6,10 @@
 //! # Rule
 //! - Only a fault of the release counts in probation and for a canary, and only it quarantines a
 //!   digest.
-//! - A call in which the cloud failed a request (no answer, 408, 429, 5xx), or the issuer of its
-//!   credential did, is the cloud's fault, and a call in which a request was denied (by the
-//!   operator's rules or credentials, by the issuer of a credential, or with 401 or 403) is the
-//!   operator's fault, whatever the guest returns.
+//! - A call in which the cloud failed a request (no answer, an answer whose head exceeds the
+//!   limits, 408, 429, 5xx), or the issuer of its credential did, is the cloud's fault, and a call
+//!   in which a request was denied (by the operator's rules or credentials, by the issuer of a
+//!   credential, or with 401 or 403) is the operator's fault, whatever the guest returns.
 //!   The price: a trial does not find a bug that shows only in such calls, for example a trap after
 //!   a status of 500 that the release itself provoked. Log, metrics and `skysail status` show it.
 //! - A missed deadline is the release's fault only where the guest used CPU time for at least half
@@ -48,7 +48,7 @@ impl Fault {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallObservation {
     /// The cloud, or the issuer of a credential, did not answer a request, or answered it with 408,
-    /// 429 or 5xx.
+    /// 429, 5xx or too many or too long headers.
     pub cloud_failed: bool,
     /// The operator's rules or credentials did not allow a request, the issuer of a credential
     /// refused the login, or the cloud answered a request with 401 or 403.

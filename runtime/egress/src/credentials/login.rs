@@ -64,12 +64,12 @@ pub(crate) struct Progress {
     /// The token of the ServiceAccount that [`Login::account`] names.
     pub(crate) account_token: Option<Secret>,
     /// The issuer's answers, in order.
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<IssuerResponse>,
 }
 
 /// The whole answer of an issuer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct IssuerResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -218,9 +218,9 @@ impl PartialEq for Endpoint {
 
 impl Eq for Endpoint {}
 
-// === impl Answer ===
+// === impl IssuerResponse ===
 
-impl Answer {
+impl IssuerResponse {
     /// The body as JSON.
     fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, LoginError> {
         serde_json::from_slice(&self.body).map_err(|_| {

@@ -218,6 +218,28 @@ async fn a_token_is_redacted_while_it_may_be_valid_whatever_is_issued_after_it()
     assert!(bytes <= super::TOKENS_BYTES_MAX + Credentials::TOKEN_BYTES_MAX, "a bounded size");
 }
 
+#[test]
+fn values_of_former_settings_are_redacted_however_large_they_are_together() {
+    let large = ["a", "b", "c"].map(|letter| letter.repeat(30_000));
+    let values = large.iter().enumerate().map(|(number, value)| {
+        let place = SecretKeyRef { namespace: "n".to_owned(), name: "s".to_owned(), key: number.to_string() };
+        (place, Secret::new(value.clone()))
+    });
+    let spec = spec(
+        r#"{
+            "a": {"origins": ["https://a.example.com"], "bearer": {"secretKeyRef": {"namespace": "n", "name": "s", "key": "0"}}},
+            "b": {"origins": ["https://b.example.com"], "bearer": {"secretKeyRef": {"namespace": "n", "name": "s", "key": "1"}}},
+            "c": {"origins": ["https://c.example.com"], "bearer": {"secretKeyRef": {"namespace": "n", "name": "s", "key": "2"}}}
+        }"#,
+    );
+    let before = Credentials::load(&spec, &env, &values.collect()).unwrap();
+    let after = Credentials::none();
+    after.inherit(&before);
+    for value in &large {
+        assert_eq!(after.redact(value), "[redacted]");
+    }
+}
+
 #[tokio::test]
 async fn a_token_that_is_a_part_of_another_value_uncovers_nothing_of_it() {
     let credentials = load(r#"{"a": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}}}"#).unwrap();

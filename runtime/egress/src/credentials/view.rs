@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_stays_as_it_is() {
+    fn text_that_is_no_escape_sequence_stays_unchanged() {
         for text in [
             r"\", r"\u", r"\u12", r"\ud800", r"\x", r"\x4", r"\t", "%", "%4", "%g0", "&", "&#;", "&#x;", "&#xg;",
             "&#43",

@@ -249,7 +249,10 @@ impl HttpBudget {
             FailureKind::Unreachable | FailureKind::Tls | FailureKind::Interrupted | FailureKind::Timeout => {
                 spent.usage.failed += 1;
             }
-            FailureKind::Fenced | FailureKind::TooLarge(_) => {}
+            // The cloud alone decides about the head of its answer, the component about how much it
+            // asks for.
+            FailureKind::TooLarge(_) => spent.usage.failed += u64::from(failure.limit.is_some_and(is_of_the_head)),
+            FailureKind::Fenced => {}
         }
         // One entry for each kind of limit, so the list is bounded by the kinds.
         if let Some(hit) = failure.limit
@@ -258,6 +261,10 @@ impl HttpBudget {
             spent.usage.limit_hits.push(hit);
         }
     }
+}
+
+const fn is_of_the_head(hit: LimitHit) -> bool {
+    matches!(hit.limit, Limit::HttpHeaders | Limit::HttpHeaderBytes)
 }
 
 /// The bytes of answers that a guest holds, and the most that it can hold.

@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 use super::{Failure, FailureKind, HttpBudget, HttpClient};
 use crate::{
     credentials::{
-        Answer, Credentials, Endpoint, Issued, Login, LoginError, Progress, Redaction, Secret, ServiceAccountTokenSpec,
-        Session, Step, Token,
+        Credentials, Endpoint, Issued, IssuerResponse, Login, LoginError, Progress, Redaction, Secret,
+        ServiceAccountTokenSpec, Session, Step, Token,
     },
     policy::{AuthorityHost, EgressPolicy},
     transport::{Client, LookUpError, TransportError, causes},
@@ -138,7 +138,7 @@ impl Issuer {
         Ok(token)
     }
 
-    async fn answer(&self, request: Request<Bytes>) -> Result<Answer, LoginError> {
+    async fn answer(&self, request: Request<Bytes>) -> Result<IssuerResponse, LoginError> {
         let mut answer = self.client.send(request.map(Full::new), |_| ()).await.map_err(|error| failed(&error))?;
         let mut body = BytesMut::new();
         while let Some(piece) = answer.piece().await.map_err(|error| failed(&error))? {
@@ -155,7 +155,7 @@ impl Issuer {
             let redaction = Redaction::new(self.credentials.current(), Arc::clone(&self.credentials));
             body = redaction.now().bytes(&body).unwrap_or(body);
         }
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(IssuerResponse { status: head.status, headers: head.headers, body })
     }
 }
 

@@ -62,6 +62,9 @@ const REFUSED: &[Range] = &[
     v6(0xfd00_0ec2_0000_0000_0000_0000_0000_0023, 128, "the metadata service of pod identities", Exception::Single),
     v6(0xfd20_00ce_0000_0000_0000_0000_0000_0254, 128, "the metadata service", Exception::Single),
     v6(0xfd00_0042_0000_0000_0000_0000_0000_0042, 128, "the metadata service", Exception::Single),
+    v6(0xfd00_00c1_0000_0000_0000_0000_a9fe_a9fe, 128, "the metadata service", Exception::Single),
+    v6(0xfd00_0100_0000_0000_0000_0000_0100_0200, 128, "the metadata service", Exception::Single),
+    v6(0xfd00_a9fe_a9fe_0000_0000_0000_0000_0001, 128, "the metadata service", Exception::Single),
     v6(0xfe80_0000_0000_0000_0000_0000_a9fe_a9fe, 128, "the metadata service", Exception::Single),
     // IPv4.
     v4([0, 0, 0, 0], 8, "unspecified", Exception::Never),

@@ -2,12 +2,13 @@
 //! does not follow HTTP, the operator says it in the rule.
 //!
 //! A provider that is not trusted may write a request that one parser takes for a read and the
-//! cloud for a write. So a request counts as a read only if its parameter appears once, in plain
-//! characters, and no header names another method.
+//! cloud for a write. So a request counts as a read only if its parameter appears once, the names
+//! of all parameters have plain characters, the body is not encoded, and no header names another
+//! method.
 
 use http::{
     HeaderMap,
-    header::{CONTENT_TYPE, HeaderName},
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName},
 };
 use url::form_urlencoded;
 
@@ -87,15 +88,34 @@ fn parameter(sent: Sent<'_>, name: &str) -> Option<String> {
     if content_types.next().is_some() {
         return None;
     }
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    if !sent.body.is_empty() && !media_type.eq_ignore_ascii_case(FORM) {
+    if !sent.body.is_empty() && (!is_plain_form(content_type) || sent.headers.contains_key(CONTENT_ENCODING)) {
         return None;
     }
-    let query = form_urlencoded::parse(sent.query.unwrap_or_default().as_bytes());
-    let mut named =
-        query.chain(form_urlencoded::parse(sent.body)).filter(|(found, _)| found.eq_ignore_ascii_case(name));
-    let (found, value) = named.next()?;
-    (named.next().is_none() && found == name && is_plain(&value)).then(|| value.into_owned())
+    let query = sent.query.unwrap_or_default().as_bytes();
+    // Some parsers separate parameters by `;`, too.
+    if query.contains(&b';') || sent.body.contains(&b';') {
+        return None;
+    }
+    let (mut values, mut is_clear) = (Vec::new(), true);
+    for (found, value) in form_urlencoded::parse(query).chain(form_urlencoded::parse(sent.body)) {
+        // Some parsers drop or replace other characters of a name, so that it becomes another name.
+        is_clear &= is_plain(&found);
+        if found.eq_ignore_ascii_case(name) {
+            is_clear &= found == name && is_plain(&value);
+            values.push(value);
+        }
+    }
+    match values.as_slice() {
+        [value] if is_clear => Some(value.clone().into_owned()),
+        _ => None,
+    }
+}
+
+/// Whether the content type is that of a form whose bytes every parser reads as ASCII.
+fn is_plain_form(content_type: &str) -> bool {
+    let mut parts = content_type.split(';').map(str::trim);
+    parts.next().is_some_and(|media_type| media_type.eq_ignore_ascii_case(FORM))
+        && parts.all(|parameter| parameter.eq_ignore_ascii_case("charset=utf-8"))
 }
 
 #[cfg(test)]
@@ -155,12 +175,25 @@ mod tests {
             (None, "Action=DescribeVpcs%26Action=DeleteVpc"),
             (None, "Action=Describe%00Vpcs"),
             (None, "action=DescribeVpcs"),
+            (None, "X=1;Action=DeleteVpc&Action=DescribeVpcs"),
+            (Some("X=1;Action=DeleteVpc"), "Action=DescribeVpcs"),
+            (None, "Action=DescribeVpcs&+Action=DeleteVpc"),
+            (None, "Action=DescribeVpcs&Action%00=DeleteVpc"),
+            (None, "Action=DescribeVpcs&=DeleteVpc"),
             (None, ""),
         ] {
             assert!(!reads(entries, "POST", query, form, &[]), "{query:?} {form}");
         }
         // The query says one thing, and a body of another type another.
         assert!(!reads(entries, "POST", Some("Action=DescribeVpcs"), "{}", &[("content-type", "application/json")]));
+        // The body says one thing here, and another thing where it is decoded.
+        for header in [
+            ("content-encoding", "gzip"),
+            ("content-type", "application/x-www-form-urlencoded; charset=ibm037"),
+            ("content-type", "application/x-www-form-urlencoded; charset=utf-8; charset=utf-7"),
+        ] {
+            assert!(!reads(entries, "POST", None, "Action=DescribeVpcs", &[header]), "{header:?}");
+        }
     }
 
     #[test]

@@ -342,6 +342,12 @@ fn the_metadata_service_opens_only_by_its_own_address() {
     assert_eq!(policy(vec![], &["169.254.169.254/32"]).judge_address(address), Ok(address));
     let mapped: IpAddr = "::ffff:169.254.169.254".parse().unwrap();
     assert_eq!(policy(vec![], &["169.254.169.254/32"]).judge_address(mapped), Ok(address));
+    // Those of Oracle, Alibaba and Akamai are unique-local, as is the network of a private cloud.
+    for text in ["fd00:c1::a9fe:a9fe", "fd00:100::100:200", "fd00:a9fe:a9fe::1"] {
+        let address: IpAddr = text.parse().unwrap();
+        assert!(policy(vec![], &["fd00::/8"]).judge_address(address).is_err(), "{text}");
+        assert_eq!(policy(vec![], &[&format!("{text}/128")]).judge_address(address), Ok(address));
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use roxmltree::{Document, Node};
 use serde::Deserialize;
 
 use super::{
-    Answer, Endpoint, Issued, LoginError, REASON_BYTES_MAX, Secret, ServiceAccountTokenSpec, Step, TokenProof,
+    Endpoint, Issued, IssuerResponse, LoginError, REASON_BYTES_MAX, Secret, ServiceAccountTokenSpec, Step, TokenProof,
     form_request, one_line, posted, required, secret_header,
 };
 use crate::{
@@ -118,7 +118,7 @@ impl AwsRole {
     pub(super) fn step(
         &self,
         account_token: Option<&Secret>,
-        answers: &[Answer],
+        answers: &[IssuerResponse],
         now: SystemTime,
     ) -> Result<Step, LoginError> {
         match &self.source {
@@ -143,13 +143,13 @@ impl AwsRole {
         }
     }
 
-    fn metadata_step(&self, answers: &[Answer], now: SystemTime) -> Result<Step, LoginError> {
+    fn metadata_step(&self, answers: &[IssuerResponse], now: SystemTime) -> Result<Step, LoginError> {
         const KEYS: &str = "latest/meta-data/iam/security-credentials/";
         let remedy = "enable the metadata service of the EC2 instance for containers, and attach an instance profile";
         if let Some(refused) = answers.iter().find(|answer| !answer.status.is_success()) {
             return Err(refused.failure(None, remedy));
         }
-        let get = |path: &str, token: &Answer| {
+        let get = |path: &str, token: &IssuerResponse| {
             let token = std::str::from_utf8(&token.body).unwrap_or_default();
             let mut request = self.metadata_request(path)?;
             request.headers_mut().insert(METADATA_TOKEN, secret_header(token)?);
@@ -195,7 +195,7 @@ fn issued(keys: AwsKeys, lifetime: Duration) -> Issued {
     Issued { secrets: keys.secrets(), proof: TokenProof::AwsKeys(keys), lifetime: Some(lifetime) }
 }
 
-fn sts_issued(answer: &Answer, now: SystemTime) -> Result<Issued, LoginError> {
+fn sts_issued(answer: &IssuerResponse, now: SystemTime) -> Result<Issued, LoginError> {
     let text = String::from_utf8_lossy(&answer.body);
     let document = Document::parse(&text).ok();
     let value = |name: &str| {
@@ -225,7 +225,7 @@ fn sts_issued(answer: &Answer, now: SystemTime) -> Result<Issued, LoginError> {
 
 /// The time between the answer and `expiration`; both by the clock of AWS, where the answer has a
 /// date.
-fn lifetime(answer: &Answer, expiration: Timestamp, now: SystemTime) -> Duration {
+fn lifetime(answer: &IssuerResponse, expiration: Timestamp, now: SystemTime) -> Duration {
     let date = answer.headers.get(header::DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
     SystemTime::from(expiration).duration_since(date.unwrap_or(now)).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, Endpoint, Issued, LoginError, Secret, token_header};
+use super::{Endpoint, Issued, IssuerResponse, LoginError, Secret, token_header};
 
 pub(super) const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 const X_SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
@@ -93,7 +93,7 @@ fn merge(object: &mut Value, more: Value) {
     }
 }
 
-pub(super) fn issued(answer: &Answer) -> Result<Issued, LoginError> {
+pub(super) fn issued(answer: &IssuerResponse) -> Result<Issued, LoginError> {
     let Some(token) = answer.headers.get(X_SUBJECT_TOKEN).and_then(|value| value.to_str().ok()) else {
         if answer.status.is_success() {
             let reason =

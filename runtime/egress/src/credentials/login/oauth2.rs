@@ -9,8 +9,8 @@ use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 
 use super::{
-    Answer, Endpoint, Issued, LoginError, Secret, ServiceAccountTokenSpec, basic_spellings, form_request, required,
-    seconds, secret_header, token_header,
+    Endpoint, Issued, IssuerResponse, LoginError, Secret, ServiceAccountTokenSpec, basic_spellings, form_request,
+    required, seconds, secret_header, token_header,
 };
 
 /// A client of an authorization server.
@@ -128,7 +128,7 @@ fn basic_pair(client_id: &str, secret: &Secret) -> [Secret; 2] {
     basic_spellings(&encoded(client_id), &encoded(secret.expose()))
 }
 
-pub(super) fn issued(answer: &Answer) -> Result<Issued, LoginError> {
+pub(super) fn issued(answer: &IssuerResponse) -> Result<Issued, LoginError> {
     if !answer.status.is_success() {
         let body: Option<ErrorBody> = serde_json::from_slice(&answer.body).ok();
         // RFC 6749, section 4.1.2.1; some servers send these errors of another endpoint here, too.

@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use ring::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde_json::{Value, json};
 
-use super::{Answer, Login, Progress, Step, TokenProof};
+use super::{IssuerResponse, Login, Progress, Step, TokenProof};
 use crate::credentials::{CredentialError, CredentialSpec, Credentials, Issued, LoginError, SecretValues};
 
 const PASSWORD: &str = "pass&word<1>";
@@ -66,7 +66,7 @@ fn answer(login: &Login, status: u16, headers: &[(&'static str, &str)], body: &s
         map.append(*name, value.parse().unwrap());
     }
     let status = StatusCode::from_u16(status).unwrap();
-    let answers = vec![Answer { status, headers: map, body: Bytes::from(body.to_owned()) }];
+    let answers = vec![IssuerResponse { status, headers: map, body: Bytes::from(body.to_owned()) }];
     match login.step(&Progress { answers, account_token: None }, now())? {
         Step::Done(issued) => Ok(issued),
         Step::Send(request) => panic!("{request:?}"),
@@ -575,8 +575,8 @@ fn a_web_identity_is_exchanged_for_temporary_keys() {
     );
 }
 
-fn text_answer(status: u16, body: &str) -> Answer {
-    Answer {
+fn text_answer(status: u16, body: &str) -> IssuerResponse {
+    IssuerResponse {
         status: StatusCode::from_u16(status).unwrap(),
         headers: HeaderMap::new(),
         body: Bytes::from(body.to_owned()),
@@ -587,7 +587,7 @@ fn text_answer(status: u16, body: &str) -> Answer {
 fn the_metadata_service_is_asked_for_a_token_the_role_and_the_keys() {
     let role = login("aws", aws(json!({"instanceMetadata": {}})), "/");
     let mut progress = Progress::default();
-    let mut step = |answer: Option<Answer>| {
+    let mut step = |answer: Option<IssuerResponse>| {
         progress.answers.extend(answer);
         role.step(&progress, now())
     };
@@ -614,7 +614,7 @@ fn the_metadata_service_is_asked_for_a_token_the_role_and_the_keys() {
     assert_eq!(keys_of(&issued), ("ASIA1", "a-secret", Some("a-session-token")));
     assert_eq!(issued.lifetime, Some(Duration::from_secs(3600)));
 
-    let end = |answers: Vec<Answer>| match role.step(&Progress { answers, account_token: None }, now()) {
+    let end = |answers: Vec<IssuerResponse>| match role.step(&Progress { answers, account_token: None }, now()) {
         Err(error) => error.to_string(),
         Ok(_) => "goes on".to_owned(),
     };

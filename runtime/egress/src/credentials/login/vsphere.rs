@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use serde::Deserialize;
 
-use super::{Answer, Endpoint, Issued, LoginError, Secret, basic_spellings, secret_header, token_header};
+use super::{Endpoint, Issued, IssuerResponse, LoginError, Secret, basic_spellings, secret_header, token_header};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("vmware-api-session-id");
 const SOAP_COOKIE: &str = "vmware_soap_session";
@@ -44,7 +44,7 @@ impl Vsphere {
     pub(in super::super) fn new(url: &str, api: Api, username: &str, password: &Secret) -> Result<Self, String> {
         let path = match api {
             Api::Soap => SOAP_PATH,
-            // Of the older API: every release has it, and its sessions are those of /api, too.
+            // The path of the older API, which every release has; /api takes the same sessions.
             Api::Rest => "/rest/com/vmware/cis/session",
         };
         let [pair, encoded] = basic_spellings(username, password.expose());
@@ -99,7 +99,7 @@ impl Vsphere {
         }
     }
 
-    pub(super) fn issued(&self, answer: &Answer) -> Result<Issued, LoginError> {
+    pub(super) fn issued(&self, answer: &IssuerResponse) -> Result<Issued, LoginError> {
         match self.api {
             Api::Soap => soap_issued(answer),
             Api::Rest => {
@@ -128,7 +128,7 @@ impl Vsphere {
     }
 }
 
-fn soap_issued(answer: &Answer) -> Result<Issued, LoginError> {
+fn soap_issued(answer: &IssuerResponse) -> Result<Issued, LoginError> {
     let cookies = answer.headers.get_all(header::SET_COOKIE).iter();
     let session = cookies.filter_map(|cookie| cookie.to_str().ok()?.split(';').next()?.trim().split_once('='));
     let session = session.filter(|(name, _)| *name == SOAP_COOKIE).map(|(_, value)| value).next();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::CloudStackKeys;
 use crate::credentials::{CredentialError, CredentialSpec, Credentials, Secret, SecretValues};
 
-/// Of the example in AWS's documentation of Signature Version 4.
+/// The key of the example in AWS's documentation of Signature Version 4.
 const AWS_SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 const SESSION_TOKEN: &str = "a-session-token";
 

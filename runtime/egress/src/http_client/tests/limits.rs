@@ -236,8 +236,9 @@ async fn an_endless_answer_is_stopped_at_the_limit() {
     let chunk = format!("1000\r\n{}\r\n", "x".repeat(4096)).into_bytes();
     let server = Server::start(move |_| Reply::Endless(head.to_vec(), chunk.clone())).await;
     let limits = HttpLimits { response_bytes_max: 100_000, ..HttpLimits::default() };
-    let (failure, hit, _) = stopped(&server, limits, get(server.url("/"))).await;
+    let (failure, hit, usage) = stopped(&server, limits, get(server.url("/"))).await;
     assert_eq!((failure.kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpResponseBytes, 100_000));
+    assert_eq!(usage.failed, 0, "the component asked for too much");
     server.wait_for_closed(1).await;
 }
 
@@ -265,7 +266,7 @@ async fn endless_interim_answers_are_stopped_and_counted() {
     let server = Server::start(move |_| Reply::Endless(Vec::new(), again.clone())).await;
     let (failure, hit, usage) = stopped(&server, HttpLimits::default(), get(server.url("/"))).await;
     assert_eq!((failure.kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpHeaders, 100));
-    assert!(usage.bytes_received > 1000, "{usage:?}");
+    assert!(usage.bytes_received > 1000 && usage.failed == 1, "{usage:?}");
     server.wait_for_closed(1).await;
 }
 
@@ -286,8 +287,9 @@ async fn endless_headers_are_stopped() {
         ("HTTP/1.1 200 ", "b".repeat(1024)),
     ] {
         let server = Server::start(move |_| Reply::Endless(head.as_bytes().to_vec(), again.clone().into_bytes())).await;
-        let (failure, hit, _) = stopped(&server, HttpLimits::default(), get(server.url("/"))).await;
+        let (failure, hit, usage) = stopped(&server, HttpLimits::default(), get(server.url("/"))).await;
         assert_eq!((failure.kind, hit.limit), (FailureKind::TooLarge(0), Limit::HttpHeaders), "{head}");
+        assert_eq!(usage.failed, 1, "the cloud failed the request: {head}");
         server.wait_for_closed(1).await;
     }
 }
@@ -297,8 +299,9 @@ async fn headers_above_the_limit_are_an_answer_that_is_too_large() {
     let wide = format!("HTTP/1.1 200 OK\r\nx-a: {}\r\ncontent-length: 0\r\n\r\n", "b".repeat(2000));
     let server = Server::start(move |_| Reply::Whole(wide.clone().into_bytes())).await;
     let limits = HttpLimits { header_bytes_max: 1000, ..HttpLimits::default() };
-    let (failure, hit, _) = stopped(&server, limits, get(server.url("/"))).await;
+    let (failure, hit, usage) = stopped(&server, limits, get(server.url("/"))).await;
     assert_eq!((failure.kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpHeaderBytes, 1000));
+    assert_eq!(usage.failed, 1);
     assert_eq!((hit.used, failure.message.as_str()), (2018, "limit httpHeaderBytes: 2018 of 1000"));
     let many = format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "x-a: b\r\n".repeat(20));
     let server = Server::start(move |_| Reply::Whole(many.clone().into_bytes())).await;
