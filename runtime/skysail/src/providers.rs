@@ -146,7 +146,7 @@ impl Served {
         let (sender, generation) = watch::channel(0);
         let mut tasks = JoinSet::new();
         tasks.spawn(slot.guard(follow_generation(slot.status(), sender)));
-        let feeder = Feeder::start(&slot, &spec, surroundings, false);
+        let feeder = Feeder::start(&slot, &spec, surroundings);
         Self {
             spec,
             slot,
@@ -456,7 +456,7 @@ impl Fleet {
                     let another_source = !served.spec.source.is_same_place(&spec.source);
                     // Once more: calls under the old settings went on until now.
                     spec.credentials.inherit(&served.spec.credentials);
-                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
+                    served.feeder.replace(&served.slot, &spec, &self.surroundings, another_source);
                     served.spec = spec;
                 }
                 return committed.boxed();
@@ -475,7 +475,7 @@ impl Fleet {
                 }
                 if served.spec.source != spec.source {
                     let another_source = !served.spec.source.is_same_place(&spec.source);
-                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
+                    served.feeder.replace(&served.slot, &spec, &self.surroundings, another_source);
                 }
                 let (slot, retry) = (Arc::clone(&served.slot), spec.retry.clone());
                 served.spec = ProviderSpec { credentials, ..spec };

@@ -1,12 +1,13 @@
 //! Offers, and the stream of offers of a source.
 
 use std::{
+    panic::resume_unwind,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{Digest, SourceError};
@@ -30,7 +31,7 @@ pub struct SourceFile {
 #[derive(Debug)]
 pub struct Offers {
     reports: mpsc::Receiver<Result<SourceFile, SourceError>>,
-    _watcher: JoinSet<()>,
+    watcher: JoinSet<()>,
 }
 
 impl Offers {
@@ -39,7 +40,7 @@ impl Offers {
     pub(crate) const QUEUE: usize = 1;
 
     pub(crate) const fn new(reports: mpsc::Receiver<Result<SourceFile, SourceError>>, watcher: JoinSet<()>) -> Self {
-        Self { reports, _watcher: watcher }
+        Self { reports, watcher }
     }
 
     /// The next offer or error. `None` after the source has ended, which happens only when its
@@ -47,8 +48,11 @@ impl Offers {
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
+    ///
+    /// # Panics
+    /// With the panic of the source, which is a bug: without it the source would end in silence.
     pub async fn next(&mut self) -> Option<Result<SourceFile, SourceError>> {
-        self.reports.recv().await
+        StreamExt::next(self).await
     }
 }
 
@@ -56,7 +60,14 @@ impl Stream for Offers {
     type Item = Result<SourceFile, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.reports.poll_recv(cx)
+        let report = ready!(self.reports.poll_recv(cx));
+        if report.is_none()
+            && let Some(Err(ended)) = ready!(self.watcher.poll_join_next(cx))
+            && let Ok(panic) = ended.try_into_panic()
+        {
+            resume_unwind(panic);
+        }
+        Poll::Ready(report)
     }
 }
 
@@ -90,5 +101,30 @@ impl Last {
         }
         self.0 = Some(seen.as_ref().map(|offer| offer.digest).map_err(SourceError::message));
         Some(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use futures::FutureExt as _;
+    use tokio::{sync::mpsc, task::JoinSet};
+
+    use super::Offers;
+
+    #[tokio::test]
+    async fn a_panic_of_a_source_goes_on_in_the_task_that_waits_for_its_offers() {
+        for panics in [true, false] {
+            let (reports, receiver) = mpsc::channel(Offers::QUEUE);
+            let mut watcher = JoinSet::new();
+            watcher.spawn(async move {
+                drop(reports);
+                assert!(!panics, "the bug");
+            });
+            let mut offers = Offers::new(receiver, watcher);
+            let next = AssertUnwindSafe(offers.next()).catch_unwind().await;
+            assert_eq!(next.is_err(), panics);
+        }
     }
 }

@@ -17,6 +17,9 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err(format!("{text:?} is not longer than zero; write 5s or 1m30s")) } else { Ok(duration) }
 }
 
+/// The longest duration of Go, 292 years.
+const DURATION_MAX: Duration = Duration::from_nanos(i64::MAX as u64);
+
 /// Parses a duration in Go's notation; `0` needs no unit.
 pub(crate) fn parse_duration_or_zero(text: &str) -> Result<Duration, String> {
     let advice = || format!("{text:?} is not a duration; write 5s, 1m30s or 250ms");
@@ -39,7 +42,7 @@ pub(crate) fn parse_duration_or_zero(text: &str) -> Result<Duration, String> {
         total = total.checked_add(part).ok_or_else(advice)?;
         rest = after;
     }
-    Ok(total)
+    if total > DURATION_MAX { Err(format!("{text:?} is longer than 292 years; write 5s or 1h")) } else { Ok(total) }
 }
 
 fn seconds_of(unit: &str) -> Option<f64> {
@@ -93,9 +96,10 @@ mod tests {
         assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_duration("2562047h"), Ok(Duration::from_hours(2_562_047)));
         assert_eq!(parse_duration("3us7ns"), Ok(Duration::from_nanos(3007)));
         assert_eq!(parse_duration("3\u{b5}s"), Ok(Duration::from_micros(3)));
-        for wrong in ["", "5", "s", "5 s", "-5s", "0s", "0", "5d", "1e9h", "9999999999999999999h"] {
+        for wrong in ["", "5", "s", "5 s", "-5s", "0s", "0", "5d", "1e9h", "2562048h", "9999999999999999999h"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
         for nothing in ["0", "0s", "0h0m"] {

@@ -43,7 +43,7 @@ mod tests {
     use crate::args::ComponentizeArgs;
 
     #[test]
-    fn what_is_no_provider_is_refused_and_nothing_is_written() {
+    fn a_file_that_is_no_provider_is_refused_and_nothing_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let [input, output] = ["in", "out.wasm"].map(|name| folder.path().join(name));
         let refused = |bytes: &[u8], output: &Path| {

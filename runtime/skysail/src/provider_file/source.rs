@@ -42,6 +42,7 @@ pub(crate) struct OciComponent {
     reference: Reference,
     registry: Registry,
     settings: OciSourceSettings,
+    mirrors: Vec<String>,
     /// All settings, including certificates and credentials, to compare sources.
     written: (String, Option<RegistryCredentials>),
 }
@@ -79,7 +80,7 @@ impl ComponentSource {
                 FileSource::new(path.clone(), settings).watch()
             }
             Self::Oci(component) => {
-                let OciComponent { reference, registry, settings, written: _ } = &**component;
+                let OciComponent { reference, registry, settings, .. } = &**component;
                 let settings = OciSourceSettings { bytes_max, ..settings.clone() };
                 OciSource::new(registry.clone(), reference.clone(), settings).watch()
             }
@@ -95,12 +96,14 @@ impl ComponentSource {
             Self::None => String::new(),
             Self::File(path) => format!("file {}", path.display()),
             Self::ConfigMap(reference) => reference.to_string(),
-            // The policy is part of the key: a component that was archived under another policy
-            // must not serve.
-            Self::Oci(component) => match &component.settings.signatures {
-                None => format!("oci {}", component.reference.whole()),
-                Some(policy) => format!("oci {}, signed by {policy}", component.reference.whole()),
-            },
+            // Policy and mirrors are part of the key: a component that was archived under another
+            // policy, or that another mirror sent, must not serve.
+            Self::Oci(component) => {
+                let OciComponent { reference, settings, mirrors, .. } = &**component;
+                let mirrors: String = mirrors.iter().map(|host| format!(", mirror {host}")).collect();
+                let policy = settings.signatures.as_ref().map(|policy| format!(", signed by {policy}"));
+                format!("oci {}{mirrors}{}", reference.whole(), policy.unwrap_or_default())
+            }
         }
     }
 }
@@ -325,6 +328,7 @@ impl Check<'_> {
             oci.trusted_hosts.insert(proxy.host().to_owned());
         }
         let written = (format!("{oci:?}{ca_bundle:?}{signatures:?}"), credentials.clone());
+        let mirrors = oci.mirrors.clone();
         let registry = Registry::new(RegistryOptions {
             host: reference.resolve_registry().to_owned(),
             mirrors: oci.mirrors,
@@ -340,7 +344,7 @@ impl Check<'_> {
             self.invalid_field(place, format!("{:#}", anyhow::Error::from(error)))
         })?;
         let settings = OciSourceSettings { poll, timeout, signatures, ..defaults };
-        Ok(OciComponent { reference, registry, settings, written })
+        Ok(OciComponent { reference, registry, settings, mirrors, written })
     }
 
     fn registry_credentials(&mut self, from: &CredentialsFrom) -> Result<RegistryCredentials, Finding> {

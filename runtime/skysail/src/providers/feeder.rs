@@ -1,6 +1,6 @@
 //! The task between a source and the slot that takes its offers.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt as _};
 use skysail_host::slot::{Offer, Offered, Refusal, Slot, SlotStatus, SourceFailure};
@@ -20,17 +20,28 @@ use crate::provider_file::ProviderSpec;
 pub(super) struct Feeder {
     decided: watch::Receiver<bool>,
     heard: watch::Receiver<bool>,
-    _task: JoinSet<()>,
+    task: JoinSet<()>,
 }
 
 impl Feeder {
-    /// `another_source`: the earlier offers to the slot came from another source.
-    pub(super) fn start(
+    /// The feeder of a slot that has none.
+    pub(super) fn start(slot: &Arc<Slot>, spec: &ProviderSpec, surroundings: &Surroundings) -> Self {
+        Self::begin(slot, spec, surroundings, None)
+    }
+
+    /// Replaces the feeder. `another_source`: the earlier offers came from another source.
+    pub(super) fn replace(
+        &mut self,
         slot: &Arc<Slot>,
         spec: &ProviderSpec,
         surroundings: &Surroundings,
         another_source: bool,
-    ) -> Self {
+    ) {
+        let before = Before { task: mem::take(&mut self.task), another_source };
+        *self = Self::begin(slot, spec, surroundings, Some(before));
+    }
+
+    fn begin(slot: &Arc<Slot>, spec: &ProviderSpec, surroundings: &Surroundings, before: Option<Before>) -> Self {
         let (decide, decided) = watch::channel(false);
         let (hear, heard) = watch::channel(false);
         let Surroundings { archive, kubernetes } = surroundings;
@@ -47,13 +58,17 @@ impl Feeder {
             let (slot, status) = (Arc::clone(slot), slot.status());
             let guarded = Arc::clone(&slot);
             task.spawn(guarded.guard(async move {
-                if another_source {
-                    slot.forget_offers().await;
+                if let Some(Before { mut task, another_source }) = before {
+                    // An offer of the former source must not follow the order to forget its offers.
+                    task.shutdown().await;
+                    if another_source {
+                        slot.forget_offers().await;
+                    }
                 }
                 fill(slot, status, offers, keeper, FeederProgress { decide, hear }).await;
             }));
         }
-        Self { decided, heard, _task: task }
+        Self { decided, heard, task }
     }
 
     /// Becomes true when the first offer serves, or is known not to serve.
@@ -65,6 +80,12 @@ impl Feeder {
     pub(super) fn heard(&self) -> watch::Receiver<bool> {
         self.heard.clone()
     }
+}
+
+/// The feeder that another one replaces.
+struct Before {
+    task: JoinSet<()>,
+    another_source: bool,
 }
 
 /// The longest wait for the disk at a provider's start: one that hangs must not keep the source
@@ -326,10 +347,10 @@ mod tests {
         time::{self, timeout},
     };
 
-    use super::{ArchiveWriter, FeederProgress, Keeper, Offers, READ_MAX, RETRY_PERIOD, fill};
+    use super::{ArchiveWriter, Feeder, FeederProgress, Keeper, Offers, READ_MAX, RETRY_PERIOD, fill};
     use crate::{
-        provider_file::ProviderSpec,
-        providers::{services, slot_options},
+        provider_file::{ComponentSource, ProviderSpec},
+        providers::{Surroundings, services, slot_options},
     };
 
     /// Nothing takes this long that does not wait for what a test holds up.
@@ -409,6 +430,29 @@ mod tests {
             let status = timeout(PATIENCE, status.wait_for(loads)).await.unwrap().unwrap().clone();
             assert_eq!(status.refused, None, "it had to wait");
         }
+    }
+
+    /// The former feeder's task is busy between two awaits, where an abortion cannot end the task.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_feeder_begins_only_after_the_former_one_has_ended() {
+        let World { slot, .. } = World::new(None);
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (go_on, held) = std::sync::mpsc::channel::<()>();
+        let (_, never) = watch::channel(false);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            begun.send(()).unwrap();
+            held.recv().unwrap_err();
+        });
+        begins.recv().unwrap();
+        let mut feeder = Feeder { decided: never.clone(), heard: never, task };
+        let source = ComponentSource::File("/nowhere/p.wasm".into());
+        let spec = ProviderSpec { source, ..ProviderSpec::closed("p").unwrap() };
+        feeder.replace(&slot, &spec, &Surroundings { archive: None, kubernetes: None }, true);
+        let mut heard = feeder.heard();
+        assert!(timeout(Duration::from_millis(200), heard.wait_for(|heard| *heard)).await.is_err());
+        drop(go_on);
+        timeout(PATIENCE, heard.wait_for(|heard| *heard)).await.unwrap().unwrap();
     }
 
     /// The clock of the test goes on only where no task has anything to do.
@@ -548,7 +592,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_could_not_be_written_is_written_later() {
+    async fn a_state_that_could_not_be_archived_is_archived_with_the_next_status() {
         let folder = tempfile::tempdir().unwrap();
         let archive = Arc::new(Archive::open(folder.path().to_owned(), 1 << 20).unwrap());
         let first = offer("first");

@@ -93,7 +93,7 @@ async fn a_provider_that_is_late_is_named_and_a_longer_wait_sees_its_decision() 
 /// Of two providers one gets a class and a rotated credential, and the other settings that are
 /// none.
 #[tokio::test]
-async fn what_is_wrong_with_one_provider_leaves_every_other_as_it_was() {
+async fn an_error_in_one_provider_changes_no_other_provider() {
     let other = PROVIDER.replace("sim", "zoo");
     let mut world = World::new(&format!("{PROVIDER}---\n{other}")).await;
     let ownership = world.fleet.ownership();
@@ -180,7 +180,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn one_that_is_wrong_keeps_what_it_has_and_holds_up_no_other() {
+async fn a_provider_whose_new_spec_is_refused_keeps_its_settings_and_delays_no_other_provider() {
     let mut world = World::new(PROVIDER).await;
     assert!(world.apply_each(&[("sim", Some("")), ("zoo", Some("")), ("old", Some(""))]).await.is_empty());
     let desired = [("sim", Some("  config: new\n")), ("zoo", Some("  config: wrong\n"))];
@@ -192,7 +192,7 @@ async fn one_that_is_wrong_keeps_what_it_has_and_holds_up_no_other() {
 
 /// Some mistakes are found after the checks of the object.
 #[tokio::test]
-async fn one_that_was_never_valid_has_its_claims_and_no_release() {
+async fn a_provider_whose_spec_was_never_valid_has_its_claims_and_no_release() {
     let mut world = World::new(PROVIDER).await;
     for fuel in [0, 1_000_000] {
         let mut settings = world.load(&format!("{PROVIDER}  config: new\n  default: true\n")).remove(0);
@@ -210,7 +210,7 @@ async fn one_that_was_never_valid_has_its_claims_and_no_release() {
 
 /// Otherwise a Secret that cannot be read at a start would erase a quarantine.
 #[tokio::test]
-async fn what_is_on_disk_of_a_refused_provider_stays() {
+async fn the_archive_of_a_refused_provider_stays_on_disk() {
     let mut world = World::new(PROVIDER).await;
     let archive = Arc::new(Archive::open(world.path("state"), 1 << 20).unwrap());
     world.fleet.surroundings.archive = Some(Arc::clone(&archive));
@@ -262,7 +262,7 @@ fn quarantined() -> Quarantined {
 /// The older provider also has a claim that the younger one had before, so that every process
 /// assigns claims alike. When the older one gives it up, the younger one has it again.
 #[tokio::test]
-async fn of_two_that_claim_the_same_the_older_one_has_it_while_it_wants_it() {
+async fn the_older_of_two_providers_has_a_contested_claim_until_its_spec_drops_the_claim() {
     const CLAIMS: &str = "  default: true\n  providerIdSchemes: [cloud]\n";
     let mut world = World::new(&PROVIDER.replace("sim", "zoo")).await;
     assert!(world.apply_each(&[("zoo", Some(CLAIMS))]).await.is_empty());

@@ -22,7 +22,7 @@ pub enum ConfigMapFailure {
         "the ConfigMap {name} has no {wanted} (it has {there}); create one with kubectl create configmap --from-file=provider.wasm, or correct the key"
     )]
     NoKey {
-        /// Of the ConfigMap.
+        /// Name of the ConfigMap.
         name: String,
         /// `key provider.wasm of binaryData`, or what else was looked for.
         wanted: String,
@@ -34,9 +34,9 @@ pub enum ConfigMapFailure {
         "the ConfigMap {name} has several keys ({keys}); set source.configMap.key to the one that has the component"
     )]
     SeveralKeys {
-        /// Of the ConfigMap.
+        /// Name of the ConfigMap.
         name: String,
-        /// What they are.
+        /// The keys' names.
         keys: String,
     },
     /// One of several parts has no digest annotation.
@@ -44,13 +44,13 @@ pub enum ConfigMapFailure {
         "the ConfigMap {name} is one of several parts and has no annotation {DIGEST_ANNOTATION}; annotate each part with the digest (sha256:…) of the whole, uncompressed component"
     )]
     NoDigest {
-        /// Of the ConfigMap.
+        /// Name of the ConfigMap.
         name: String,
     },
     /// The annotation is not a digest.
     #[error("the annotation {DIGEST_ANNOTATION} of the ConfigMap {name} is {text:?}; write sha256: and 64 hex digits")]
     BadDigest {
-        /// Of the ConfigMap.
+        /// Name of the ConfigMap.
         name: String,
         /// The beginning of the annotation.
         text: String,

@@ -38,6 +38,11 @@ const DRAIN_BYTES_MAX: u64 = 64 << 10;
 /// The longest wait for an answer, and for each piece of its body.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
+/// Most logins of one conversation: a token may expire during a long upload, but a registry that
+/// answers each request with 401 must not get the password, or make the credential helper run, each
+/// time.
+const LOGINS_MAX: u32 = 8;
+
 /// The longest Retry-After that is respected.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
@@ -56,6 +61,7 @@ pub(super) struct Conversation<'a> {
     access: Access,
     /// The Authorization header of the last login.
     authorization: Option<HeaderValue>,
+    logins: u32,
 }
 
 /// One request.
@@ -118,7 +124,7 @@ struct Token {
 
 impl<'a> Conversation<'a> {
     pub(super) const fn new(registry: &'a Registry, host: &'a str, repository: &'a str, access: Access) -> Self {
-        Self { registry, host, repository, access, authorization: None }
+        Self { registry, host, repository, access, authorization: None, logins: 0 }
     }
 
     fn options(&self) -> &RegistryOptions {
@@ -129,7 +135,8 @@ impl<'a> Conversation<'a> {
     /// the request once more.
     pub(super) async fn ask(&mut self, question: Question<'_>) -> Result<Response, RegistryFailure> {
         let mut response = self.send(&question).await?;
-        if response.status() == StatusCode::UNAUTHORIZED {
+        if response.status() == StatusCode::UNAUTHORIZED && self.logins < LOGINS_MAX {
+            self.logins += 1;
             let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter().cloned().collect::<Vec<_>>();
             drain(response).await;
             let shown = self.log_in(&challenges).await?;
@@ -236,6 +243,7 @@ impl<'a> Conversation<'a> {
         let (host, what) = (self.host.to_owned(), what.to_owned());
         match response.status() {
             StatusCode::NOT_FOUND => RegistryFailure::NotFound { host, what },
+            StatusCode::UNAUTHORIZED => RegistryFailure::Unauthorized { host, how: "after several logins" },
             StatusCode::FORBIDDEN => RegistryFailure::Forbidden { host, what },
             StatusCode::TOO_MANY_REQUESTS => {
                 RegistryFailure::TooManyRequests { host, retry_after: retry_after(response) }
@@ -327,7 +335,8 @@ impl<'a> Conversation<'a> {
         }
         let body = self.read(response, TOKEN_BYTES_MAX, "the token").await?;
         let Token { token, access_token } =
-            serde_json::from_slice(&body).map_err(|error| malformed("the token", &error))?;
+            // The parser's error may repeat the token.
+            serde_json::from_slice(&body).map_err(|_| malformed("the token", &"it is not a JSON object with a token"))?;
         match token.or(access_token) {
             Some(token) => Ok((token, login.is_some())),
             None => Err(malformed("the token", &"there is none")),

@@ -226,6 +226,9 @@ impl Search<'_, '_> {
             return None;
         }
         let blob = self.fetch(layer.digest).await;
+        if blob.is_err() {
+            self.checked.seen_here += 1;
+        }
         self.had(blob)
     }
 

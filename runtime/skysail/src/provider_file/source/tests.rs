@@ -32,6 +32,9 @@ fn sources_with_different_settings_of_a_registry_differ() {
     fs::write(folder.path().join("config.json"), "{}").unwrap();
     let plain = read(folder.path(), OCI).unwrap();
     assert_eq!(plain.kept_as(), "oci ghcr.io/org/provider:v1");
+    // What a mirror sent must not serve after the mirror is removed.
+    let mirrored = read(folder.path(), &format!("{OCI}      mirrors: [one.local, two.local]\n")).unwrap();
+    assert_eq!(mirrored.kept_as(), "oci ghcr.io/org/provider:v1, mirror one.local, mirror two.local");
     assert_eq!(read(folder.path(), OCI).unwrap(), plain);
     let others = [
         "pollInterval: 5m",

@@ -1,5 +1,9 @@
 //! The INI dialect of the vendors' managers (Go's gcfg), line by line: what is taken out leaves a
-//! comment, so that the numbers of the other lines stay.
+//! comment, so that the numbers of the other lines stay. The texts of comments are left out: an old
+//! password is often kept in one.
+
+/// What a comment begins with.
+const COMMENT: [char; 2] = [';', '#'];
 
 /// A file in lines.
 #[derive(Debug)]
@@ -31,20 +35,23 @@ impl Ini {
         for (number, raw) in text.lines().enumerate() {
             let number = number + 1;
             let trimmed = raw.trim();
-            let entry = if trimmed.is_empty() || trimmed.starts_with([';', '#']) {
-                None
+            let (raw, entry) = if trimmed.is_empty() {
+                (String::new(), None)
+            } else if is_comment(trimmed) {
+                ("#".to_owned(), None)
             } else if let Some(head) = trimmed.strip_prefix('[') {
-                let (head, _) = head.split_once(']').ok_or_else(|| format!("line {number}: `]` is missing"))?;
+                let (head, rest) = head.split_once(']').ok_or_else(|| format!("line {number}: `]` is missing"))?;
+                if !rest.trim().is_empty() && !is_comment(rest.trim()) {
+                    return Err(format!("line {number}: behind `]` only a comment is allowed; write a new line"));
+                }
                 section = head.trim().to_ascii_lowercase();
                 sections.push(section.clone());
-                None
+                (format!("[{head}]"), None)
             } else {
-                // A key without `=` is a switch that is on.
-                let (key, value) = trimmed.split_once('=').unwrap_or((trimmed, "true"));
-                let value = unquoted(value.trim()).map_err(|reason| format!("line {number}: {reason}"))?;
-                Some(Entry { section: section.clone(), key: key.trim().to_ascii_lowercase(), value })
+                let (key, value, written) = entry(trimmed).map_err(|reason| format!("line {number}: {reason}"))?;
+                (written.to_owned(), Some(Entry { section: section.clone(), key, value }))
             };
-            lines.push(Line { raw: raw.to_owned(), entry });
+            lines.push(Line { raw, entry });
         }
         Ok(Self { lines, sections })
     }
@@ -100,32 +107,54 @@ impl Ini {
         }
     }
 
-    /// The file without what was taken.
+    /// The file without comments and without what was taken.
     pub(super) fn text(&self) -> String {
         self.lines.iter().map(|line| format!("{}\n", line.raw)).collect()
     }
 }
 
-/// A value without its quotes and without the comment behind it.
-fn unquoted(value: &str) -> Result<String, &'static str> {
+fn is_comment(text: &str) -> bool {
+    text.starts_with(COMMENT)
+}
+
+/// The key in lower case, the value, and the line without the comment behind it.
+fn entry(line: &str) -> Result<(String, String, &str), &'static str> {
+    let (key, rest) = line.split_at(line.find(|c| c == '=' || COMMENT.contains(&c)).unwrap_or(line.len()));
+    let key_of = |key: &str| key.trim().to_ascii_lowercase();
+    let Some(value) = rest.strip_prefix('=') else {
+        // A key without `=` is a switch that is on.
+        return Ok((key_of(key), "true".to_owned(), key.trim_end()));
+    };
+    let (text, comment) = unquoted(value)?;
+    let written = line.strip_suffix(comment).unwrap_or(line);
+    Ok((key_of(key), text, written.trim_end()))
+}
+
+/// A value without its quotes, and the comment behind it.
+fn unquoted(value: &str) -> Result<(String, &str), &'static str> {
+    let value = value.trim_start();
     // Blanks at the end count only inside quotation marks.
     let (mut text, mut end, mut is_quoted) = (String::new(), 0, false);
-    let mut characters = value.chars();
-    while let Some(c) = characters.next() {
+    let mut comment = "";
+    let mut characters = value.char_indices();
+    while let Some((at, c)) = characters.next() {
         match c {
             '"' => {
                 is_quoted = !is_quoted;
                 end = text.len();
                 continue;
             }
-            '\\' => text.push(match characters.next() {
+            '\\' => text.push(match characters.next().map(|(_, c)| c) {
                 Some('n') => '\n',
                 Some('t') => '\t',
                 Some(c @ ('"' | '\\')) => c,
                 None => return Err("the value goes on in the next line, which is not supported; write it in one line"),
                 Some(_) => return Err("a backslash stands before \", \\, n or t only; write \\\\ for one backslash"),
             }),
-            ';' | '#' if !is_quoted => break,
+            c if !is_quoted && COMMENT.contains(&c) => {
+                comment = value.get(at..).unwrap_or_default();
+                break;
+            }
             c => text.push(c),
         }
         if is_quoted || !text.ends_with(char::is_whitespace) {
@@ -136,5 +165,5 @@ fn unquoted(value: &str) -> Result<String, &'static str> {
         return Err("the second quotation mark of a value is missing");
     }
     text.truncate(end);
-    Ok(text)
+    Ok((text, comment))
 }

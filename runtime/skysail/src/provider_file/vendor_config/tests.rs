@@ -64,8 +64,17 @@ region = RegionOne
 
 [LoadBalancer]
 use-octavia = true
-floating-network-id = 5f2c ; outside
+floating-network-id = 5f2c
 "#;
+    assert_eq!(parts.config, expected);
+}
+
+/// An old password in a comment is often still valid.
+#[test]
+fn the_cloud_config_has_no_text_of_a_comment() {
+    let text = "# password = hunter-1\n[Global] ; hunter-2\nauth-url=https://k/v3 # hunter-3\nuser-id=u\npassword=hunter-4\n  ;password=hunter-5\nswitch # hunter-6\nname = \"a # b\" ; hunter-7\n";
+    let (parts, _) = apart(Format::Openstack, text);
+    let expected = "#\n[Global]\nauth-url=https://k/v3\n# user-id: in the credential \"cloud\"\n# password: in the credential \"cloud\"\n#\nswitch\nname = \"a # b\"\n";
     assert_eq!(parts.config, expected);
 }
 
@@ -114,7 +123,7 @@ fn keys_are_found_in_any_case_and_every_repetition_is_taken() {
 }
 
 #[test]
-fn what_cannot_be_taken_apart_is_refused_with_its_line_and_without_its_value() {
+fn a_config_that_cannot_be_split_is_refused_with_its_line_and_without_its_value() {
     let with = |line: &str| format!("[Global]\nauth-url=https://k/v3\nuser-id=u\npassword=a-secret-value\n{line}\n");
     for (line, place) in [
         ("tls-insecure=true", "line 5: [Global] tls-insecure: "),
@@ -126,6 +135,7 @@ fn what_cannot_be_taken_apart_is_refused_with_its_line_and_without_its_value() {
         ("name = \"never ends", "line 5: the second quotation mark"),
         ("name = a\\", "line 5: the value goes on"),
         ("[Global", "line 5: `]` is missing"),
+        ("[Other] vendor-password=hidden-value", "line 5: behind `]` only a comment is allowed"),
     ] {
         let error = refused(Format::Openstack, &with(line));
         assert!(error.starts_with(place), "{error}");

@@ -81,6 +81,20 @@ async fn an_endless_manifest_and_an_endless_token_are_stopped_at_their_limits() 
     refused(&server, ":v1", expect!["ArtifactMalformed: the token cannot be read (it has more than 262144 bytes); push the artifact again, or report it to the registry's operator"]).await;
 }
 
+/// The status and the log show the failure.
+#[tokio::test]
+async fn the_error_of_a_malformed_token_does_not_repeat_the_token() {
+    let server = Server::start().await;
+    server.say(move |asked| {
+        if asked.path.starts_with("/token") {
+            return Some(r#""s3cret-token""#.into_response());
+        }
+        let challenge = format!("Bearer realm=\"http://{}/token\"", asked.header("host").unwrap());
+        Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
+    });
+    refused(&server, ":v1", expect!["ArtifactMalformed: the token cannot be read (it is not a JSON object with a token); push the artifact again, or report it to the registry's operator"]).await;
+}
+
 /// An answer with a content coding that was not requested: these bytes for ever.
 fn coded(bytes: &'static [u8]) -> Response {
     let body = Body::from_stream(stream::repeat(bytes).map(Ok::<_, Infallible>));

@@ -484,6 +484,32 @@ async fn of_a_thousand_signatures_only_the_first_are_checked() {
     assert!(server.asked().len() < 140, "64 signatures with two requests each");
 }
 
+#[tokio::test]
+async fn signatures_that_cannot_be_fetched_cost_no_more_requests_than_others_and_few_logins() {
+    let (server, signer, artifact) = signed_component().await;
+    let stranger = Signer::new();
+    attach(&server, artifact, &(0..100).map(|_| stranger.bundle(artifact, SIGN)).collect::<Vec<_>>());
+    server.say(|asked| asked.path.contains("/blobs/").then(|| StatusCode::NOT_FOUND.into_response()));
+    drop(pull_signed(&server, &signer).await.unwrap_err());
+    assert!(server.asked().len() < 140, "64 signatures with two requests each");
+    // A token service that gives a token for each 401.
+    server.say(|asked| {
+        let realm = format!("Bearer realm=\"http://{}/token\"", asked.header("host").unwrap());
+        match asked.path.as_str() {
+            path if path.starts_with("/token") => Some(r#"{"token":"t0ken"}"#.into_response()),
+            path if path.contains("/blobs/") => {
+                Some((StatusCode::UNAUTHORIZED, [("www-authenticate", realm)]).into_response())
+            }
+            _ => None,
+        }
+    });
+    let refused = pull_signed(&server, &signer).await.unwrap_err();
+    assert!(matches!(refused, RegistryFailure::Unauthorized { .. }), "{refused}");
+    let asked = server.asked();
+    let logins = asked.iter().filter(|asked| asked.contains("/token")).count();
+    assert!(logins == 8 && asked.len() < 160, "{logins} logins, {} requests", asked.len());
+}
+
 /// An account that may push referrers, and not the tag, cannot hide the signature at the tag.
 #[tokio::test]
 async fn a_signature_at_the_tag_counts_behind_many_foreign_referrers() {
