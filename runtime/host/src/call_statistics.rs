@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_every_bound_is_counted_and_takes_no_more_memory() {
+    fn values_beyond_every_bound_are_counted_and_take_no_more_memory() {
         let statistics = FunctionStatistics::new("routes.list");
         let size = |statistics: &FunctionStatistics| {
             [&statistics.wall_us, &statistics.fuel]

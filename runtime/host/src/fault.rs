@@ -12,10 +12,9 @@ use wasmtime::PoolConcurrencyLimitError;
 
 use crate::{ReleaseError, jail::CompileError};
 
-/// Of an error where the predecessor answered the same question before and after, and no request of
-/// the release failed: what lasts is the release's. The predecessor has the same rules and
-/// credentials, so that a request which only the release sent and which was denied is the
-/// release's, too.
+/// The fault of a release that failed where its predecessor answered the same question before and
+/// after, while no request of the release failed. A lasting error is the release's fault; so is a
+/// request that was denied, because the predecessor has the same rules and credentials.
 pub(crate) const fn of_compared(code: Code, limit: Option<Limit>, seen: CallObservation) -> Option<Fault> {
     match code {
         Code::NotFound | Code::ImplementedElsewhere | Code::Unsupported | Code::Invalid | Code::Denied => {
@@ -30,7 +29,7 @@ pub(crate) const fn of_compilation(error: &CompileError) -> Fault {
     if error.is_of_the_component() { Fault::Release } else { Fault::Machine }
 }
 
-/// Of a component that was compiled and not linked.
+/// The fault where a component was compiled and could not be linked.
 pub(crate) const fn of_linking(error: &ReleaseError) -> Fault {
     match error {
         // This process compiled the component, so the machine code is valid: loading it fails only

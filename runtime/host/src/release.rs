@@ -235,7 +235,7 @@ impl Release {
         Self::new(sandbox, &compiled, &digest_text(&digest_of(wasm)))
     }
 
-    /// Of the `.wasm` file: `sha256:…`.
+    /// Digest of the `.wasm` file: `sha256:…`.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest

@@ -127,9 +127,9 @@ pub struct ShadowStatus {
     pub digest: String,
     /// Questions that both were asked.
     pub asked: u64,
-    /// Of those: the predecessor had no answer to compare with.
+    /// Questions that the predecessor did not answer, so that there is nothing to compare.
     pub unanswered: u64,
-    /// Of those: the answers differed.
+    /// Questions whose answers differed.
     pub differing: u64,
     /// The first of the differences, one line each.
     pub differences: Vec<String>,

@@ -115,7 +115,7 @@ impl<'a> Targets<'a> {
     fn is_pod_network(&self, network: &IpNet) -> bool {
         let networks = || self.all().flat_map(|(_, node)| &node.pod_cidrs).filter_map(|text| pod_cidrs::network(text));
         let networks = self.pod_networks.get_or_init(|| networks().collect());
-        // Of the networks inside this one the first follows it in the order.
+        // The first network inside this one follows it in the order.
         let inside = networks.range(network..).next().is_some_and(|next| network.contains(next));
         inside || std::iter::successors(network.supernet(), IpNet::supernet).any(|outer| networks.contains(&outer))
     }

@@ -6,7 +6,7 @@ use wasmtime::{Engine, Precompiled};
 
 use super::RefusalCode;
 
-type Refused = (RefusalCode, String);
+type FileRefusal = (RefusalCode, String);
 
 const MAGIC: &[u8] = b"\0asm";
 const MODULE: &[u8] = &[1, 0, 0, 0];
@@ -15,7 +15,7 @@ const COMPONENT: &[u8] = &[0x0d, 0, 1, 0];
 const HEADER: usize = 8;
 
 /// Ok if the file begins as a component does. Reads at most a fixed number of bytes.
-pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
+pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), FileRefusal> {
     let size = bytes.len() as u64;
     if bytes.is_empty() {
         return refused(RefusalCode::Empty, "the file is empty; copy the component to it again");
@@ -46,7 +46,7 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
 }
 
 /// Walks the outer sections by their lengths: a file that ends inside a section is incomplete.
-pub(super) fn sections(bytes: &[u8]) -> Result<(), Refused> {
+pub(super) fn sections(bytes: &[u8]) -> Result<(), FileRefusal> {
     let mut at = HEADER;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         let mut reader = BinaryReader::new(rest, 0);
@@ -80,7 +80,7 @@ fn truncated(size: usize, at: usize, missing: usize) -> String {
     )
 }
 
-fn foreign(bytes: &[u8]) -> Result<(), Refused> {
+fn foreign(bytes: &[u8]) -> Result<(), FileRefusal> {
     const TEXT_LOOKED_AT: usize = 512;
     const GZIP: &[u8] = &[0x1f, 0x8b];
     const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -141,6 +141,6 @@ fn unknown(bytes: &[u8]) -> String {
     )
 }
 
-fn refused(code: RefusalCode, reason: impl Into<String>) -> Result<(), Refused> {
+fn refused(code: RefusalCode, reason: impl Into<String>) -> Result<(), FileRefusal> {
     Err((code, reason.into()))
 }

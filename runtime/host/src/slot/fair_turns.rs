@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_the_wish_a_call_waits_for_no_other_call() {
+    async fn without_fair_turns_a_call_waits_for_no_other_call() {
         let mut world = World::serving(SLOW, RolloutOptions::default()).await;
         world.begin("a");
         world.until_one_runs().await;

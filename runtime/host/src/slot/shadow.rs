@@ -59,7 +59,7 @@ pub(super) struct QuestionLog(Mutex<Option<KeptQuestions>>);
 struct KeptQuestions {
     /// The newest last.
     services: VecDeque<Question>,
-    /// Of the same Services, the newest last.
+    /// Keys of the same Services, the newest last.
     backends: VecDeque<Question>,
     existence: Option<Question>,
     metadata: Option<Question>,

@@ -396,7 +396,7 @@ async fn put_off(earlier: EarlierOffers) -> Slot {
 
 /// New settings that replace a registry must not load a component which that registry had offered.
 #[tokio::test]
-async fn what_another_source_had_offered_is_not_tried_again() {
+async fn an_offer_of_a_former_source_is_not_tried_again() {
     let slot = put_off(EarlierOffers::Forgotten).await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
@@ -415,7 +415,7 @@ async fn what_another_source_had_offered_is_not_tried_again() {
 /// The release that serves refuses the new settings, and the one that another source had offered
 /// would take them.
 #[tokio::test]
-async fn what_another_source_had_offered_does_not_come_in_with_new_settings() {
+async fn an_offer_of_a_former_source_does_not_become_active_with_new_settings() {
     let slot = slot("");
     offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
     let next = component(&Guest { version: "2", check_config: CHOOSY, ..GUEST });

@@ -613,7 +613,7 @@ fn a_release_that_the_machine_cannot_load_under_new_settings_serves_after_the_ne
 
 /// The active release keeps its old cloud-config, and the next offer is loaded on a busy machine.
 #[test]
-fn what_a_fault_of_the_machine_left_undecided_about_a_new_cloud_config_is_tried_again() {
+fn a_new_cloud_config_that_a_fault_of_the_machine_left_undecided_is_tried_again() {
     const UNDECIDED: u8 = 8;
     let kept = || {
         let mut world = World::new(0);

@@ -100,7 +100,7 @@ async fn a_release_that_breaks_where_its_predecessor_answers_is_refused_in_any_c
 
 /// Without an answer of the predecessor, no difference counts against the release.
 #[tokio::test]
-async fn what_the_predecessor_cannot_answer_is_not_compared() {
+async fn a_question_that_the_predecessor_cannot_answer_is_not_compared() {
     for first in [Inventory::Denied, Inventory::Trap] {
         let slot = asked(OnDifference::Refuse, first).await;
         assert_eq!(offer(&slot, &release("2", Inventory::Trap)).await, Ok(Offered::Activated));

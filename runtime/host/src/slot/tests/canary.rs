@@ -182,9 +182,8 @@ async fn a_canary_beside_a_release_on_probation_is_compared_with_the_last_that_p
     assert_eq!(slot.status().borrow().draining, 0);
 }
 
-/// A canary that passes keeps the refusal of a newer offer.
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_a_newer_offer_outlives_the_canary() {
+async fn a_canary_that_passes_leaves_the_refusal_of_a_newer_offer_in_the_status() {
     let slot = serving("1").await;
     offer(&slot, &sound("2")).await.unwrap();
     offer(&slot, &bytes::Bytes::from_static(b"not wasm")).await.unwrap_err();

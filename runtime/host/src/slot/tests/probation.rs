@@ -63,12 +63,11 @@ async fn a_release_that_traps_is_rolled_back_at_once_and_never_loaded_again() {
         assert_eq!(version(&slot).await, Ok("1".to_owned()));
         assert_eq!(offer(&slot, &bad).await.unwrap_err().code, "ProbationTrap");
     }
-    assert_eq!(offer(&slot, &sound("3")).await, Ok(Offered::Activated), "a mended one is taken");
+    assert_eq!(offer(&slot, &sound("3")).await, Ok(Offered::Activated), "a repaired release becomes active");
 }
 
-/// A person may be wiser: once.
 #[tokio::test]
-async fn a_release_that_was_rolled_back_is_tried_again_when_a_person_names_it() {
+async fn a_rolled_back_release_is_tried_once_more_if_the_operator_names_its_digest() {
     let slot = watched_slot();
     offer(&slot, &sound("1")).await.unwrap();
     let bad = release("2", Master::Trap);
@@ -95,7 +94,7 @@ async fn a_release_that_was_rolled_back_is_tried_again_when_a_person_names_it() 
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "it is not tried a third time");
     assert_eq!(offer(&slot, &bad).await.unwrap_err().code, "ProbationTrap");
     reconfigure(&slot, SlotOptions { retry: Some(refusal.digest.clone()), ..watched(1_000_000) }).await.unwrap();
-    assert_eq!(version(&slot).await, Ok("1".to_owned()), "new settings are no new wish");
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "the same digest in new settings is no second request");
 
     // Named again.
     slot.ask_again(None).await;
@@ -129,12 +128,12 @@ async fn a_release_that_was_rolled_back_by_another_process_is_tried_again_beside
     let slot = Slot::new(services(), asking()).unwrap();
     slot.quarantine(digest.clone(), "it trapped twice".to_owned(), true).await;
     offer(&slot, &sound("1")).await.unwrap();
-    assert_eq!(offer(&slot, &bad).await.unwrap_err().reason, "it trapped twice", "the wish was met");
+    assert_eq!(offer(&slot, &bad).await.unwrap_err().reason, "it trapped twice", "the retry was used");
 }
 
 /// A rolled-back release stays quarantined, whatever other refusal is reported of it.
 #[tokio::test]
-async fn a_wish_that_fails_before_the_release_serves_is_spent_and_nothing_is_forgotten() {
+async fn a_retry_that_fails_before_the_release_serves_is_not_repeated_and_the_quarantine_stays() {
     let slot = Slot::new(services(), SlotOptions { allow_unmet_egress: true, ..watched(1_000_000) }).unwrap();
     offer(&slot, &sound("1")).await.unwrap();
     let bad = Guest { version: "2", master: Master::Trap, egress: "https://api.example.com", ..GUEST };
@@ -294,7 +293,7 @@ async fn a_release_is_compared_with_the_last_release_that_passed_probation() {
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "it is unknown whether 2 would have passed");
 }
 
-/// What was kept has the permissions of its time.
+/// The kept predecessor has the old settings, so it may have rights that the new settings withdraw.
 #[tokio::test]
 async fn new_settings_end_a_probation() {
     let slot = watched_slot();
