@@ -20,7 +20,7 @@ const MACHINES_TTL: Duration = Duration::from_mins(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backend {
     pub(crate) id: String,
-    /// IDs of its security groups.
+    /// IDs of its security groups, sorted: EC2 promises no order.
     pub(crate) groups: Vec<String>,
     /// AWS registers only machines that run.
     pub(crate) is_running: bool,
@@ -84,7 +84,9 @@ fn machines(cloud: &dyn Cloud, tagging: &Tagging, ids: &BTreeSet<&str>) -> Resul
         lookup::by_ids(cloud, ids)?.into_values().filter(|one| one.state != "terminated" && tagging.has(&one.tags));
     let backend = |one: crate::wire::ec2::Instance| {
         let is_running = one.state == "running";
-        (one.id.clone(), Backend { id: one.id, groups: one.groups, is_running })
+        let mut groups = one.groups;
+        groups.sort_unstable();
+        (one.id.clone(), Backend { id: one.id, groups, is_running })
     };
     let found: HashMap<_, _> = found.map(backend).collect();
     cloud.remember(MACHINES, &write(&found), MACHINES_TTL);

@@ -13,13 +13,16 @@ use crate::{
     fault::Expected as _,
     groups::{self, Change, Groups, Owned},
     plan::classic::Classic as Plan,
-    sources::Sources,
+    sources::{Former, Sources},
     subnets,
     wire::{
         ec2::SecurityGroup,
         elb::{Attributes, Listener, LoadBalancer},
     },
 };
+
+/// Security groups that AWS attaches to one load balancer where nobody has raised the quota.
+const GROUPS_MAX: usize = 5;
 
 /// The Classic Load Balancer of one Service.
 pub(crate) struct ClassicTask<'a> {
@@ -45,31 +48,26 @@ impl ClassicTask<'_> {
             let ports = self.plan.listeners.iter().map(|listener| listener.port);
             groups::apply(*cloud, &[Change::exactly(own, &groups::of_frontend("tcp", ports, &common.sources))])?;
         }
-        let former = match &found {
-            Some(found) if !settings.keep_node_rules => {
-                self.sources(&groups).former(&found.security_groups, &attached)?
-            }
-            _ => Vec::new(),
+        let mut former = match &found {
+            Some(found) if !settings.keep_node_rules => self.former(found, &attached, &groups)?,
+            _ => Former::default(),
         };
+        former.describe(*cloud)?;
         let balancer = match found {
             Some(found) => {
-                // A former group stays until its rules are gone: without it nobody finds the rules.
-                self.place(&found, &subnets, &[attached.as_slice(), &former].concat())?;
-                self.listen(found)?
+                self.place(&found, &subnets, &with_former(&attached, &former, &found))?;
+                found
             }
             None => self.create(&subnets, &attached)?,
         };
+        // Directly after the groups: another step may fail at every call, and the load balancer
+        // would have its former groups, and their rules, for so long.
+        self.open_nodes(&attached, &former, &groups)?;
+        let balancer = self.listen(balancer)?;
         self.policies(&balancer)?;
         self.attributes()?;
         if balancer.health_check.as_ref() != Some(&self.plan.check) {
             self.write(self.health_check())?;
-        }
-        if !settings.keep_node_rules {
-            groups::apply(*cloud, &self.node_rules(&attached, &groups)?)?;
-        }
-        if !former.is_empty() {
-            groups::apply(*cloud, &self.sources(&groups).dismissals(&former))?;
-            self.write(self.of("ApplySecurityGroupsToLoadBalancer").list("SecurityGroups", &attached))?;
         }
         self.instances(&balancer)?;
         self.forget_replaced_group(own.as_ref(), &groups)?;
@@ -85,6 +83,25 @@ impl ClassicTask<'_> {
             groups::apply(self.task.cloud, &self.node_rules(&self.attached(own), &groups)?)?;
         }
         self.instances(found)
+    }
+
+    /// The groups of the load balancer whose rules in the groups of the nodes have to go.
+    fn former(&self, found: &LoadBalancer, attached: &[String], groups: &Groups) -> Result<Former> {
+        let older = found.security_groups.first().filter(|id| !attached.contains(id));
+        self.sources(groups).former(&found.security_groups, older, attached.first())
+    }
+
+    /// Lets the load balancer reach the nodes, then ends what its former groups had.
+    fn open_nodes(&self, attached: &[String], former: &Former, groups: &Groups) -> Result<()> {
+        if self.task.settings.keep_node_rules {
+            return Ok(());
+        }
+        groups::apply(self.task.cloud, &self.node_rules(attached, groups)?)?;
+        groups::apply(self.task.cloud, &former.dismiss)?;
+        if former.groups.is_empty() {
+            return Ok(());
+        }
+        self.write(self.of("ApplySecurityGroupsToLoadBalancer").list("SecurityGroups", attached))
     }
 
     /// Checks the owner, and adds tags that are missing.
@@ -244,7 +261,7 @@ impl ClassicTask<'_> {
         let is_own = self.has_own_group();
         let change = |group: &SecurityGroup| match is_own {
             true => Change::exclude(group, source),
-            false => Change::dismiss(group, std::slice::from_ref(source)),
+            false => Change::dismiss(group, std::slice::from_ref(source), Some(source)),
         };
         let mut surplus: Vec<_> = left.map(change).filter(|change| !change.revoke.is_empty()).collect();
         // Other Services need the rules about a group that the operator or the user named.
@@ -296,6 +313,16 @@ impl ClassicTask<'_> {
     fn write_once(&self, call: Call, there: &[&str]) -> Result<()> {
         send(self.task.cloud, call).unless(there).map(drop)
     }
+}
+
+/// The groups of the load balancer until the rules about the former ones are gone: nobody finds the
+/// rule about a group that is not attached. The last groups of the plan wait where AWS does not
+/// attach so many.
+fn with_former(attached: &[String], former: &Former, found: &LoadBalancer) -> Vec<String> {
+    let mut groups = former.groups.clone();
+    groups.extend(attached.iter().filter(|id| !former.groups.contains(id)).cloned());
+    groups.truncate(GROUPS_MAX.max(attached.len()).max(found.security_groups.len()));
+    groups
 }
 
 /// AWS answers the certificate of IAM with another spelling.

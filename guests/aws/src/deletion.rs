@@ -149,10 +149,12 @@ impl Deletion<'_> {
             // load balancer goes last.
             (Some(found), None) => {
                 self.check_protection(found)?;
+                // Before all deletions: a policy may allow tags for new groups only, and a load
+                // balancer that cannot be deleted keeps its listeners.
+                self.mark(name, &doomed)?;
                 self.close_nodes(name, &groups)?;
                 self.delete_listeners(found)?;
                 self.delete_targets(&targets)?;
-                self.mark(name, &doomed)?;
                 self.delete_balancers(name, network.as_ref(), classic.as_ref(), &groups)?;
             }
             _ => {
@@ -229,9 +231,12 @@ impl Deletion<'_> {
         // A group that the user named stays; the groups of the nodes no longer admit it.
         if !settings.keep_node_rules {
             let sources = Sources { cloud: *cloud, settings, tagging, groups, name };
-            let extra = self.service.map(|(_, service)| plan::extra_groups(service)).unwrap_or_default();
-            let former = sources.former(&classic.security_groups, &extra)?;
-            groups::apply(*cloud, &sources.dismissals(&former))?;
+            let named = self.service.map(|(_, service)| plan::named_groups(service)).unwrap_or_default();
+            let attached = &classic.security_groups;
+            // Only the first group gets a rule. The load balancer lacks the group that the Service
+            // names first if no `ensure` has finished since the annotation changed.
+            let first = named.first().filter(|id| attached.contains(id)).or_else(|| attached.first());
+            groups::apply(*cloud, &sources.former(attached, first, None)?.dismiss)?;
         }
         send(*cloud, Call::elb("DeleteLoadBalancer").set("LoadBalancerName", name)).unless(&ABSENT).map(drop)
     }

@@ -22,6 +22,9 @@ use crate::{
 const HEALTH: &str = "kubernetes.io/rule/nlb/health";
 const CLIENT: &str = "kubernetes.io/rule/nlb/client";
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
+/// Description of the rule that lets a Classic Load Balancer reach the nodes. Without the name of a
+/// load balancer, because several of them share the rule about a group that all of them have.
+const CLASSIC: &str = "skysail.dev/rule/classic";
 
 /// The security groups of the VPC.
 pub(crate) struct Groups {
@@ -129,16 +132,32 @@ impl Change {
         Self { group: group.id.clone(), grant: without(&[everything_from(source)], &group.rules), revoke: Vec::new() }
     }
 
-    /// Ends what [`Change::admit`] began. Other rules about the sources, which users may have
-    /// made, stay.
-    pub(crate) fn dismiss(group: &SecurityGroup, sources: &[String]) -> Self {
-        let ours: Vec<_> = sources.iter().map(|source| everything_from(source)).collect();
-        let is_ours = |rule: &&Rule| ours.iter().any(|one| one.traffic == rule.traffic && one.source == rule.source);
+    /// Ends what [`Change::admit`] began. Other rules about the sources stay: users may have made
+    /// them. A rule without a description is such a rule unless its source is `older`: older
+    /// versions of this provider gave the rule no description.
+    pub(crate) fn dismiss(group: &SecurityGroup, sources: &[String], older: Option<&String>) -> Self {
+        let is_granted = |rule: &Rule, source: &String| {
+            let granted = everything_from(source);
+            let is_older = older == Some(source) && rule.description.is_empty();
+            same(rule, &granted) && (rule.description == granted.description || is_older)
+        };
+        let is_ours = |rule: &&Rule| sources.iter().any(|source| is_granted(rule, source));
         Self {
             group: group.id.clone(),
             grant: Vec::new(),
             revoke: group.rules.iter().filter(is_ours).cloned().collect(),
         }
+    }
+
+    /// Lets what [`Change::dismiss`] made remove described rules only. The change that has to come
+    /// before describes the rules of older versions.
+    pub(crate) fn describe(&mut self) -> Self {
+        let older: Vec<_> = self.revoke.iter().filter(|rule| rule.description.is_empty()).cloned().collect();
+        for rule in &mut self.revoke {
+            CLASSIC.clone_into(&mut rule.description);
+        }
+        let grant = older.iter().map(|rule| Rule { description: CLASSIC.to_owned(), ..rule.clone() }).collect();
+        Self { group: self.group.clone(), grant, revoke: older }
     }
 
     /// Removes every rule whose source is this group.
@@ -182,7 +201,10 @@ fn permissions(mut call: Call, rules: &[Rule]) -> Call {
             Source::Other(id) => ("PrefixListIds", "PrefixListId", id.clone()),
         };
         call = call.set(format!("{name}.{set}.1.{key}"), value);
-        if grants && !description.is_empty() {
+        // EC2 finds a rule to revoke with and without its description. moto finds a rule about a
+        // group only with its description.
+        let is_about_group = matches!(source, Source::Group(_));
+        if (grants || is_about_group) && !description.is_empty() {
             call = call.set(format!("{name}.{set}.1.Description"), description);
         }
     }
@@ -190,8 +212,12 @@ fn permissions(mut call: Call, rules: &[Rule]) -> Call {
 }
 
 /// EC2 does not count the description: two rules that differ in nothing else are one.
+fn same(one: &Rule, other: &Rule) -> bool {
+    one.traffic == other.traffic && one.source == other.source
+}
+
+/// The first rules without those that the others have.
 fn without(rules: &[Rule], others: &[Rule]) -> Vec<Rule> {
-    let same = |one: &Rule, other: &Rule| one.traffic == other.traffic && one.source == other.source;
     let mut left: Vec<Rule> = Vec::new();
     for rule in rules {
         if !others.iter().chain(&left).any(|other| same(rule, other)) {
@@ -248,7 +274,7 @@ fn fragments(source: Source, description: &str) -> Rule {
 
 fn everything_from(group: &str) -> Rule {
     let traffic = Traffic { protocol: "-1".to_owned(), ports: None };
-    Rule { traffic, source: Source::Group(group.to_owned()), description: String::new() }
+    Rule { traffic, source: Source::Group(group.to_owned()), description: CLASSIC.to_owned() }
 }
 
 fn is_ipv4(source: &Source) -> bool {

@@ -86,13 +86,12 @@ impl Common {
         let internal = annotations.text("internal").is_some_and(|text| text != "false");
         let everybody = || Cidr::new([0; 4].into(), 0).into_iter().collect();
         let sources = if service.source_ranges.is_empty() { everybody() } else { service.allowed_sources()? };
-        let texts = |key: &str| annotations.list(key).into_iter().map(str::to_owned).collect();
         Ok(Self {
             internal,
-            subnets: texts("subnets"),
+            subnets: texts(&annotations, "subnets"),
             sources,
             tags: tags(&annotations, "additional-resource-tags"),
-            security_groups: texts(SECURITY_GROUPS),
+            security_groups: named_groups(service),
         })
     }
 }
@@ -102,13 +101,17 @@ pub(crate) fn node_labels(service: &Service) -> Tags {
     tags(&annotations(service), "target-node-labels")
 }
 
-/// The security groups that the user names beside the Service's own one.
-pub(crate) fn extra_groups(service: &Service) -> Vec<String> {
-    annotations(service).list(EXTRA_SECURITY_GROUPS).into_iter().map(str::to_owned).collect()
+/// The security groups that the user names in place of the Service's own one.
+pub(crate) fn named_groups(service: &Service) -> Vec<String> {
+    texts(&annotations(service), SECURITY_GROUPS)
 }
 
 const fn annotations(service: &Service) -> Annotations<'_> {
     Annotations::of(service, PREFIX)
+}
+
+fn texts(annotations: &Annotations<'_>, key: &str) -> Vec<String> {
+    annotations.list(key).into_iter().map(str::to_owned).collect()
 }
 
 fn tags(annotations: &Annotations<'_>, key: &str) -> Tags {

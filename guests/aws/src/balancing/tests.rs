@@ -76,6 +76,11 @@ fn node_set(nodes: usize) -> NodeSet {
     NodeSet::of((0..nodes).map(node).collect())
 }
 
+/// The rule by which a group of a Classic Load Balancer reaches the nodes, as the fake shows it.
+fn granted(group: &str) -> String {
+    format!("-1 {group} skysail.dev/rule/classic")
+}
+
 /// The same Service after its load balancer was deleted and made again.
 fn of_another(service: &Service) -> Service {
     Service { uid: "ffffffff-4e5f-6789-abcd-ef0123456789".to_owned(), name: "other".to_owned(), ..service.clone() }

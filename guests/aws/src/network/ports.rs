@@ -65,11 +65,16 @@ struct Writes {
 }
 
 impl<'a> Pass<'a> {
-    /// Continues where the last call ended.
+    /// Continues where the last call ended. The progress of another plan is forgotten: this pass
+    /// changes the same ports, so a return to that plan has to begin again.
     pub(super) fn new(task: &'a NetworkTask<'a>, balancer: &'a LoadBalancer, surplus: Vec<&'a Listener>) -> Self {
-        let known = task.task.cloud.recall(&key(task));
-        let finished = known.and_then(|known| finished(&known, &digest(task))).unwrap_or_default();
-        Self { task, balancer, surplus, groups: Vec::new(), finished }
+        let cloud = task.task.cloud;
+        let known = cloud.recall(&key(task));
+        let finished = known.as_ref().and_then(|known| finished(known, &digest(task)));
+        if known.is_some() && finished.is_none() {
+            cloud.forget(&key(task));
+        }
+        Self { task, balancer, surplus, groups: Vec::new(), finished: finished.unwrap_or_default() }
     }
 
     /// The ports without a listener first.

@@ -3,8 +3,8 @@
 use skysail_guest_sdk::{Error, Protocol, Result, Service, ServicePort, annotations::Annotations};
 
 use super::{
-    BACKEND_PROTOCOL, CERTIFICATE, Common, EncryptedPorts, SSL_POLICY, TARGET_GROUP_ATTRIBUTES, annotations,
-    extra_groups, local_check, ports,
+    BACKEND_PROTOCOL, CERTIFICATE, Common, EXTRA_SECURITY_GROUPS, EncryptedPorts, SSL_POLICY, TARGET_GROUP_ATTRIBUTES,
+    annotations, local_check, ports, texts,
 };
 use crate::{
     settings::Settings,
@@ -49,7 +49,7 @@ impl Classic {
             attributes: attributes(&annotations)?,
             proxy_protocol,
             ssl_policy: annotations.text(SSL_POLICY).map(str::to_owned),
-            extra_groups: extra_groups(service),
+            extra_groups: texts(&annotations, EXTRA_SECURITY_GROUPS),
             listeners,
             common,
         })

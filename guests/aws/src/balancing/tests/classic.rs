@@ -2,7 +2,9 @@
 
 use skysail_guest_sdk::{Error, Protocol, Service};
 
-use super::{NAME, World, deletion_survives_every_crash, node_set, only_its_own_are_touched, survives_every_crash};
+use super::{
+    NAME, World, deletion_survives_every_crash, granted, node_set, only_its_own_are_touched, survives_every_crash,
+};
 use crate::{
     fixture::{annotated, machine, service},
     wire::elb::LoadBalancer,
@@ -44,7 +46,7 @@ fn a_service_gets_a_load_balancer_with_a_security_group_of_its_own() {
     assert_eq!(found.health_check.unwrap().target, "TCP:30080");
     let ec2 = world.aws.ec2.borrow();
     assert_eq!(ec2.rules(&world.group()), ["icmp 3-4 0.0.0.0/0", "tcp 443 0.0.0.0/0", "tcp 80 0.0.0.0/0"]);
-    assert_eq!(ec2.rules("sg-node"), [format!("-1 {}", found.security_groups[0])]);
+    assert_eq!(ec2.rules("sg-node"), [granted(&found.security_groups[0])]);
     drop(ec2);
     assert_eq!(world.writes(|world| world.made(&web(&[]), 3)), [""; 0]);
 }
@@ -179,7 +181,7 @@ fn named_groups_replace_the_own_one_and_stay_after_the_deletion() {
     world.settled(&mine);
     assert_eq!(world.classic().security_groups, ["sg-mine", "sg-other"]);
     assert_eq!(world.left()[3], 0, "the own group is gone");
-    assert_eq!(world.aws.ec2.borrow().rules("sg-node"), ["-1 sg-mine"]);
+    assert_eq!(world.aws.ec2.borrow().rules("sg-node"), [granted("sg-mine")]);
     world.task(&mine).ensure_deleted().unwrap();
     assert_eq!(world.left(), [0; 5]);
     assert_eq!(world.aws.ec2.borrow().groups.len(), 3);
@@ -193,7 +195,7 @@ fn a_configured_group_is_shared_by_all_services() {
     world.made(&other, 3);
     assert_eq!(world.left()[3], 0);
     world.task(&web(&[])).ensure_deleted().unwrap();
-    assert_eq!(world.aws.ec2.borrow().rules("sg-node"), ["-1 sg-mine"], "the other Service needs the rule");
+    assert_eq!(world.aws.ec2.borrow().rules("sg-node"), [granted("sg-mine")], "the other Service needs the rule");
     assert!(world.aws.ec2.borrow().rules("sg-mine").is_empty(), "its rules are the operator's");
 }
 

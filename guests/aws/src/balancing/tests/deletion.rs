@@ -74,6 +74,18 @@ fn the_deletion_of_an_orphan_survives_the_end_of_the_process_after_each_write() 
 }
 
 #[test]
+fn an_orphan_whose_security_group_nobody_may_tag_keeps_all_that_belongs_to_it() {
+    let world = World::new(MANAGED);
+    world.made(&web(&[("type", "nlb")]), 3);
+    let there = world.left();
+    world.aws.refuse_once("CreateTags", "UnauthorizedOperation");
+    delete(&world).unwrap_err();
+    assert_eq!(world.left(), there);
+    delete(&world).unwrap();
+    assert_eq!(world.left(), [0; 5]);
+}
+
+#[test]
 fn an_orphan_that_a_person_protects_keeps_all_that_belongs_to_it() {
     let world = World::new(MANAGED);
     world.made(&web(&[("type", "nlb")]), 3);

@@ -91,3 +91,20 @@ fn many_ports_are_replaced_by_others_and_leave_no_target_group() {
     world.converged(&web(0..50, 32_000, &[]), 3);
     assert_eq!((world.served(), world.left()[2]), ((150, 50), 50));
 }
+
+#[test]
+fn ports_that_a_failed_call_with_other_nodes_has_changed_are_looked_at_again() {
+    let world = World::with_machines(4);
+    let service = web(0..50, 30_000, &[]);
+    world.converged(&service, 3);
+    world.aws.limit(Some(REQUESTS_MAX));
+    assert!(matches!(world.ensure(&service, 4), Err(Error::RetryAfter(_))));
+    world.aws.limit(None);
+    let (joined, _) = world.served();
+    world.aws.die_after(10);
+    assert!(matches!(world.ensure(&service, 3), Err(Error::Unavailable(_))));
+    world.aws.live();
+    assert!(world.served().0 < joined, "{joined} targets");
+    world.converged(&service, 4);
+    assert_eq!(world.served(), (200, 50));
+}

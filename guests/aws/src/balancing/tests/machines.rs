@@ -3,7 +3,11 @@
 use skysail_guest_sdk::{Error, Protocol, Service};
 
 use super::{World, of_another};
-use crate::fixture::{annotated, machine, service};
+use crate::{
+    cloud::Cloud as _,
+    fixture::{annotated, machine, service},
+    wire::Tags,
+};
 
 fn both_kinds() -> [Service; 2] {
     let service = service(&[(Protocol::Tcp, 80, 30_080)]);
@@ -49,4 +53,18 @@ fn the_event_about_many_stopped_machines_names_some_of_them() {
         assert!(message.contains(&format!("{} and 10 others get no traffic", machine(29).id)), "{message}");
         assert!(message.len() < 1_024, "{} bytes", message.len());
     }
+}
+
+#[test]
+fn the_order_of_a_machines_security_groups_makes_no_difference() {
+    let world = World::new("");
+    let groups = ["sg-node", "sg-other"].map(str::to_owned);
+    let known = |groups: Vec<String>| {
+        world.aws.ec2.borrow_mut().machines[0].groups = groups;
+        world.aws.forget("machines");
+        let [service, _] = both_kinds();
+        let nodes = super::node_set(1);
+        crate::backends::of_nodes(&world.aws, &world.task(&service).tagging, &nodes, &Tags::new()).unwrap()
+    };
+    assert_eq!(known(groups.to_vec()), known(groups.into_iter().rev().collect()));
 }
