@@ -88,10 +88,14 @@ impl<C: Cloud> Task<'_, C> {
         let key = |member: &LbMember| {
             (member.name.clone(), member.address.clone(), member.protocol_port, member.monitor_port)
         };
+        // A change that this call does not finish must not be taken for what an earlier call found.
+        let begin = || self.cloud.remember(&checked(pool), "");
         if serial {
+            begin();
             self.reconcile_members_one_by_one(share, wanted, pool, read)?;
         } else if distinct(read.iter().map(key)) != desired {
             let subnet = self.member_subnet(plan, Some(lb), members)?;
+            begin();
             let body = json!({"members": self::members(wanted, members, subnet.as_deref())});
             self.write(lb, Call::put(Api::LoadBalancer, &["pools", pool, "members"], body))?;
         }

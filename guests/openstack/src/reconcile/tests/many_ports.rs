@@ -62,6 +62,21 @@ fn many_ports_are_made_changed_and_deleted_in_several_calls() {
     }
 }
 
+/// The change is begun, and its call ends while Octavia works.
+#[test]
+fn a_change_that_was_begun_and_taken_back_at_once_leaves_no_wrong_member() {
+    let world = World::new("");
+    let service = many(5, "true", TrafficPolicy::Local);
+    world.ensure(&service, &nodes(3)).unwrap();
+    world.ensure(&service, &nodes(3)).unwrap();
+    world.cloud.pending_reads.set(2);
+    assert!(matches!(world.task(&service).update(&nodes(2)), Err(Error::RetryAfter(_))));
+    world.ensure(&service, &nodes(3)).unwrap();
+    let whole = World::new("");
+    whole.ensure(&service, &nodes(3)).unwrap();
+    assert_eq!(world.members(), whole.members());
+}
+
 /// The tree of so many members would be larger than the response that the host takes.
 #[test]
 fn very_many_members_are_read_pool_by_pool_and_not_again_at_once() {
