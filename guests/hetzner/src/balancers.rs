@@ -223,9 +223,13 @@ impl<H: Host> Task<'_, H> {
             let message = format!("load balancer type {kind} is deprecated since {day}; choose another type");
             warnings.push(("LoadBalancerTypeDeprecated", message));
         }
-        // Targets first: a missing certificate must not keep new nodes from the load balancer.
-        targets::change(self, &balancer, wanted, warnings)?;
-        self.change_services(wanted, &balancer)?;
+        // Both, whatever the other one says: a missing certificate must not keep new nodes from the
+        // load balancer. But no change begins while an action runs.
+        let changed = targets::change(self, &balancer, wanted, warnings);
+        if !matches!(changed, Err(Error::RetryAfter(_))) {
+            self.change_services(wanted, &balancer)?;
+        }
+        changed?;
         // The cloud keeps the public interface on while a target needs it.
         if wanted.public_interface == Some(false) && balancer.public_net.enabled {
             self.act(&balancer, "disable_public_interface", None)?;

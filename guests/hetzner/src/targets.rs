@@ -4,7 +4,7 @@ use serde_json::json;
 use skysail_guest_sdk::{Error, Result};
 
 use crate::{
-    balancers::{LOAD_BALANCERS, Task, never_gone},
+    balancers::{LOAD_BALANCERS, Task},
     hcloud::Host,
     plan::{Wanted, Warnings, left_out},
     wire::{Id, LoadBalancer, Target},
@@ -56,7 +56,7 @@ pub(crate) fn change<H: Host>(
             _ => surplus.push(target),
         }
     }
-    let (mut full, mut unusable) = (Vec::new(), Vec::new());
+    let (mut full, mut unusable, mut absent) = (Vec::new(), Vec::new(), Vec::new());
     let missing = servers.iter().filter(|(id, _)| !present.contains(id) && !wrong.contains(id));
     for (id, node) in missing {
         let added = loop {
@@ -75,6 +75,7 @@ pub(crate) fn change<H: Host>(
             Added::Yes => room -= 1,
             Added::Full => full.push(node.clone()),
             Added::Unusable => unusable.push(node.clone()),
+            Added::Absent => absent.push(node.clone()),
         }
     }
     for target in surplus {
@@ -98,6 +99,9 @@ pub(crate) fn change<H: Host>(
         };
         warnings.push(("TargetUnusable", left_out(&unusable, why)));
     }
+    if !absent.is_empty() {
+        warnings.push(("TargetAbsent", left_out(&absent, "their servers do not exist; delete the nodes")));
+    }
     Ok(())
 }
 
@@ -107,6 +111,8 @@ enum Added {
     Full,
     /// This server cannot be a target.
     Unusable,
+    /// The server was deleted, and its node is still there.
+    Absent,
 }
 
 fn add<H: Host>(task: &Task<'_, H>, balancer: &LoadBalancer, id: u64, use_private_ip: bool) -> Result<Added> {
@@ -115,8 +121,8 @@ fn add<H: Host>(task: &Task<'_, H>, balancer: &LoadBalancer, id: u64, use_privat
         Ok(action) => task.cloud.ended(&task.owner.uid, &action).map(|()| Added::Yes),
         Err(refusal) if refusal.code == "resource_limit_exceeded" => Ok(Added::Full),
         Err(refusal) if UNUSABLE.contains(&refusal.code.as_str()) => Ok(Added::Unusable),
-        // The server was deleted, and its node is still there: the load balancer is not gone.
-        Err(refusal) => Err(never_gone(refusal.error)),
+        Err(refusal) if matches!(refusal.error, Error::NotFound(_)) => Ok(Added::Absent),
+        Err(refusal) => Err(refusal.error),
     }
 }
 

@@ -355,6 +355,19 @@ fn nodes_are_updated_though_a_certificate_is_missing() {
     assert_eq!(targets(&scene.balancer()).len(), 3);
 }
 
+/// The node is kept, because too many machines are missing.
+#[test]
+fn a_deleted_server_whose_node_remains_delays_no_other_change() {
+    let mut scene = Scene::new("");
+    scene.ensure(3).unwrap();
+    let server = scene.fake().servers[0];
+    scene.by_user("DELETE", &format!("/servers/{server}"), &Value::Null);
+    scene.service.ports.push(port(8080, 31_080));
+    let done = scene.ensure(2).unwrap();
+    assert!(reasons(&done).contains(&"TargetAbsent"), "{:?}", done.warnings);
+    assert_eq!((ports(&scene.balancer()), targets(&scene.balancer()).len()), (vec![80, 8080], 1));
+}
+
 #[test]
 fn quotas_and_names_in_use_are_reported_with_the_clouds_words() {
     let mut scene = Scene::new("");
