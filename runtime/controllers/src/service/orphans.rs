@@ -9,8 +9,9 @@
 //!   ensured or not; a Service with our finalizer; a Service in the ledger. An entry that names its
 //!   Service is that Service's. Any other entry is that of every Service with its name.
 //! - An entry becomes an orphan after [`SCANS`] consecutive scans.
-//! - A deletion that has begun is repeated until the provider answers that all is deleted, also if
-//!   the list lacks the entry by then: the load balancer may be gone, and its security group not.
+//! - A deletion that has begun is repeated until the provider answers that all is deleted, in
+//!   [`REPEATED_SCANS`] scans also if the list lacks the entry by then: the load balancer may be
+//!   gone, and its security group not.
 //! - No share is deleted while any Service uses the load balancer, by an entry or by its name:
 //!   several Services may share a load balancer, and users may choose its name. The Services that
 //!   came or changed during the scan are asked for before each deletion.
@@ -45,8 +46,7 @@ use crate::{
 
 /// Two more scans outlast an eventually consistent list or a lagging cache.
 const SCANS: u32 = 3;
-/// Scans after the first failed deletion of an entry in which the deletion is repeated although the
-/// list lacks the entry.
+/// Scans in which a deletion that has begun is repeated although the list lacks the entry.
 const REPEATED_SCANS: u32 = 3;
 /// Limits the damage of a mistake.
 const DELETIONS_PER_SCAN_MAX: usize = 10;
@@ -82,6 +82,8 @@ pub struct Orphan {
     pub share: OwnedLoadBalancer,
     /// Whether a Service uses the same load balancer.
     pub in_use: bool,
+    /// Whether the inventory has the entry.
+    pub is_listed: bool,
 }
 
 /// The entries of this cluster that none of these Services may want; empty if the provider has no
@@ -109,7 +111,7 @@ pub async fn find_orphans(
     };
     let mut listed = inventory.list(call, cluster).await?;
     let unlisted: Vec<_> = begun.iter().filter(|share| !listed.contains(share)).cloned().collect();
-    listed.extend(unlisted);
+    listed.extend(unlisted.iter().cloned());
     let (wanted, mut unwanted): (Vec<_>, Vec<_>) = listed.into_iter().partition(is_wanted);
     let mut used: BTreeSet<String> = wanted.into_iter().map(|share| share.name).collect();
     for service in services {
@@ -125,7 +127,10 @@ pub async fn find_orphans(
         used.insert(load_balancers.name(call, cluster, service).await?);
     }
     unwanted.retain(|share| share.service.is_some() || !used.contains(&share.name));
-    let orphan = |share: OwnedLoadBalancer| Orphan { in_use: used.contains(&share.name), share };
+    let orphan = |share: OwnedLoadBalancer| {
+        let (in_use, is_listed) = (used.contains(&share.name), !unlisted.contains(&share));
+        Orphan { share, in_use, is_listed }
+    };
     Ok(unwanted.into_iter().map(orphan).collect())
 }
 
@@ -273,7 +278,7 @@ fn candidates(context: &Context) -> Vec<Arc<Service>> {
     held.chain(present).collect::<BTreeMap<_, _>>().into_values().collect()
 }
 
-fn describe(Orphan { share, in_use }: &Orphan, provider: &str, cluster_name: &str) -> String {
+fn describe(Orphan { share, in_use, .. }: &Orphan, provider: &str, cluster_name: &str) -> String {
     let name = shown(&share.name);
     let made_for = match &share.service {
         Some((namespace, name, uid)) => {
@@ -313,7 +318,7 @@ struct Unwanted {
     scans: u32,
     /// Whether a Service used the same load balancer.
     in_use: bool,
-    /// The number of scans since the deletion began.
+    /// If the deletion has begun: the consecutive scans in which the list lacked the entry.
     deleting: Option<u32>,
 }
 
@@ -324,7 +329,8 @@ impl UnwantedScans {
         let mut new = Vec::new();
         for orphan in found {
             let Unwanted { scans, deleting, .. } = before.remove(&orphan.share).unwrap_or_default();
-            let (scans, deleting) = (scans.saturating_add(1), deleting.map(|scans| scans.saturating_add(1)));
+            let deleting = deleting.map(|scans| if orphan.is_listed { 0 } else { scans.saturating_add(1) });
+            let scans = scans.saturating_add(1);
             self.entries.insert(orphan.share.clone(), Unwanted { scans, in_use: orphan.in_use, deleting });
             if scans == SCANS {
                 new.push(orphan);
@@ -345,7 +351,7 @@ impl UnwantedScans {
         }
     }
 
-    /// The entries whose deletion began in one of the last scans and has not succeeded.
+    /// The entries whose deletion has begun and not succeeded, and that the list had lately.
     fn begun(&self) -> Vec<OwnedLoadBalancer> {
         let begun = self.entries.iter().filter(|(_, entry)| entry.deleting.is_some_and(|scans| scans < REPEATED_SCANS));
         begun.map(|(share, _)| share.clone()).collect()

@@ -35,7 +35,8 @@ use crate::{
 
 /// The longest time until a cloud has deleted one load balancer.
 const DELETION_MAX: Duration = Duration::from_mins(15);
-/// Bounds of the pauses that a provider asks for while the cloud deletes.
+/// Bounds of the pauses while the cloud deletes. A pause is as long as the provider asks for, and
+/// at least twice as long as the one before.
 const DELETION_PAUSE_MIN: Duration = Duration::from_secs(1);
 const DELETION_PAUSE_MAX: Duration = Duration::from_mins(1);
 /// Largest number of Events that are read: the manager emits one for each orphan.
@@ -91,16 +92,20 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
     // delete (provider)
     check_named(&found, &args.delete).or_exit(Reason::Usage)?;
     let mut asked = AskedServices::new(services);
+    let mut deleted = Ok(());
     for orphan in found.iter_mut().filter(|orphan| args.delete.contains(&orphan.name)) {
-        delete((&client, &fleet), &args, orphan, &mut asked).await?;
+        deleted = delete((&client, &fleet), &args, orphan, &mut asked).await;
+        if deleted.is_err() {
+            break;
+        }
     }
-    // print
+    // print, also what was deleted before a failure
     let (result, beside) = shown(&found, &args.cluster_name, args.output)?;
     output::print(result.as_bytes())?;
     if let Some(sentence) = beside {
         output::say(&sentence);
     }
-    Ok(())
+    deleted
 }
 
 /// The orphans, and the Services that the search has asked for.
@@ -132,7 +137,7 @@ async fn services(client: &kube::Client) -> anyhow::Result<Vec<core::Service>> {
 }
 
 fn orphan(provider: &str, found: skysail_controllers::Orphan) -> Orphan {
-    let skysail_controllers::Orphan { share, in_use } = found;
+    let skysail_controllers::Orphan { share, in_use, .. } = found;
     let OwnedLoadBalancer { name, service } = share.clone();
     let (service, service_uid) = service.map(|(namespace, name, uid)| (format!("{namespace}/{name}"), uid)).unzip();
     Orphan { provider: provider.to_owned(), name, service, service_uid, in_use, share, since: None, deleted: false }
@@ -180,7 +185,7 @@ async fn delete(
     let inventory = slot.load_balancer_inventory().with_context(gone)?;
     let (call, cluster, share) = (Call::default(), &*args.cluster_name, &orphan.share);
     let failed = |error: Error| anyhow!("cannot delete {:?}: {}: {error}", orphan.name, error.code.category());
-    let end = Instant::now() + DELETION_MAX;
+    let (end, mut pause) = (Instant::now() + DELETION_MAX, DELETION_PAUSE_MIN);
     loop {
         let present = may_want_load_balancers(&services(client).await.or_exit(Reason::Unreachable)?);
         ensure!(
@@ -191,7 +196,8 @@ async fn delete(
         match inventory.delete(&call, cluster, share).await {
             Ok(()) => break,
             Err(error) if error.code == Code::RetryAfter => {
-                let wait = error.retry_after.unwrap_or_default().clamp(DELETION_PAUSE_MIN, DELETION_PAUSE_MAX);
+                let wait = error.retry_after.unwrap_or_default().max(pause).min(DELETION_PAUSE_MAX);
+                pause = (2 * pause).min(DELETION_PAUSE_MAX);
                 ensure!(
                     Instant::now() + wait < end,
                     "{:?} is not deleted completely after {} min: {error}; look for the rest in the cloud's console",

@@ -168,6 +168,21 @@ async fn a_deletion_that_has_begun_is_repeated_though_the_list_lacks_the_load_ba
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_that_failed_often_is_repeated_after_the_load_balancer_is_gone() {
+    let mut world = scanning(true, one()).await;
+    world.fake().leave_behind(orphan("lb-old"));
+    world.fake().fail_always("delete-owned", Some(Error::new(Code::Denied, "a person protects it")));
+    pass(10 * PERIOD).await;
+    world.fake().fail_always("delete-owned", None);
+    world.fake().fail_next("delete-owned", Error::retry_after(S, "the security group is still in use"));
+    drop(world.transcript().await);
+    pass(PERIOD).await;
+    world.fake().forget_left_behind();
+    pass(5 * PERIOD).await;
+    assert_eq!(deletions(&mut world).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_always_fails_is_not_repeated_for_ever_for_a_load_balancer_that_is_gone() {
     let mut world = scanning(true, one()).await;
     world.fake().leave_behind(orphan("lb-old"));
