@@ -88,10 +88,12 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         Ok(Decision::Allowed) => next.run(request).await,
         Ok(Decision::Denied) => forbidden(&user, &verb, path),
         Err(error) => {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "a request is answered 500: its authorization cannot be checked"
-            );
+            if let Some(left_out) = guard.refusals.take() {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a request is answered 500: its authorization cannot be checked{left_out}"
+                );
+            }
             let text = format!(
                 "Internal Server Error: {path:?}: the authorization of the request cannot be checked; see the manager's log\n"
             );

@@ -3,9 +3,13 @@
 mod connection;
 mod places;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::Router;
+use rustix::{io::Errno, net::sockopt::set_ipv6_v6only};
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
@@ -26,6 +30,8 @@ use crate::{
 use connection::Http;
 use places::Places;
 
+/// Errors of a kernel without IPv6.
+const NO_IPV6: [Errno; 2] = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL];
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: u32 = 256;
 
@@ -115,10 +121,11 @@ impl SecureServer {
                 accepted = accept(&self.listener) => accepted,
             };
             // Beyond the limit, the connection is closed without a costly TLS handshake.
-            let Some(place) = places.take(peer.ip()) else { continue };
+            let address = peer.ip().to_canonical();
+            let Some(place) = places.take(address) else { continue };
             let (acceptor, http, stop) = (acceptor.clone(), self.http.clone(), stop.clone());
             connections.spawn(async move {
-                connection::serve((stream, peer.ip()), &acceptor, http, stop).await;
+                connection::serve((stream, address), &acceptor, http, stop).await;
                 drop(place);
             });
         }
@@ -146,10 +153,27 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
+/// Listens on an address; `0.0.0.0` means every address of IPv4 and IPv6, as in Go.
+fn listen(address: SocketAddr, share_port: bool) -> std::io::Result<TcpListener> {
+    if address.ip() == Ipv4Addr::UNSPECIFIED {
+        let every = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
+        match listen_on(every, share_port) {
+            // The kernel has no IPv6.
+            Err(error) if NO_IPV6.iter().any(|code| error.raw_os_error() == Some(code.raw_os_error())) => {}
+            listener => return listener,
+        }
+    }
+    listen_on(address, share_port)
+}
+
 /// Always sets `SO_REUSEADDR`, as Go does, so that a restart does not wait for old connections in
 /// `TIME_WAIT`.
-fn listen(address: SocketAddr, share_port: bool) -> std::io::Result<TcpListener> {
+fn listen_on(address: SocketAddr, share_port: bool) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if address.is_ipv6() {
+        // Otherwise a setting of the kernel decides.
+        set_ipv6_v6only(&socket, address.ip() != Ipv6Addr::UNSPECIFIED)?;
+    }
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(share_port)?;
     socket.bind(address)?;

@@ -55,6 +55,11 @@ pub(crate) fn server_config(
     Ok((Arc::new(config), certificates))
 }
 
+/// Most certificates that a client may send beside its own. The search for a path to a certificate
+/// authority tries each order of certificates with one name: without a limit, a client without
+/// rights could keep the thread that also renews the Lease busy for a minute.
+const INTERMEDIATES_MAX: usize = 4;
+
 /// Verifies only that a client has the key of its certificate.
 #[derive(Debug)]
 struct Possession(Arc<CryptoProvider>);
@@ -71,9 +76,15 @@ impl ClientCertVerifier for Possession {
     fn verify_client_cert(
         &self,
         _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        intermediates: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        let count = intermediates.len();
+        if count > INTERMEDIATES_MAX {
+            let text =
+                format!("the client sends {count} intermediate certificates, at most {INTERMEDIATES_MAX} are allowed");
+            return Err(Error::General(text));
+        }
         Ok(ClientCertVerified::assertion())
     }
 
@@ -97,5 +108,28 @@ impl ClientCertVerifier for Possession {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::{
+        crypto::ring::default_provider,
+        pki_types::{CertificateDer, UnixTime},
+        server::danger::ClientCertVerifier as _,
+    };
+
+    use super::{INTERMEDIATES_MAX, Possession};
+
+    #[test]
+    fn a_client_with_a_long_chain_of_certificates_is_refused_in_the_handshake() {
+        let verifier = Possession(Arc::new(default_provider()));
+        let one = CertificateDer::from(vec![0x30, 0]);
+        let verified = |count: usize| verifier.verify_client_cert(&one, &vec![one.clone(); count], UnixTime::now());
+        assert!(verified(INTERMEDIATES_MAX).is_ok());
+        let refused = verified(INTERMEDIATES_MAX + 1).unwrap_err().to_string();
+        assert!(refused.contains("5 intermediate certificates, at most 4"), "{refused}");
     }
 }

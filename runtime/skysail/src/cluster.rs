@@ -75,6 +75,11 @@ impl Cluster {
         Self { config, rate: None, service_accounts: false, metrics: None }
     }
 
+    /// The same with a rate limit for each of its clients.
+    pub(crate) fn limited(self, rate: Option<Rate>) -> Self {
+        Self { rate, ..self }
+    }
+
     /// The same with metrics of its requests.
     pub(crate) fn counted(self, metrics: &RestClientMetrics) -> Self {
         Self { metrics: Some(metrics.clone()), ..self }

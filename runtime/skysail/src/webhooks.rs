@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_controllers::{PersistentVolumeLabeler, Providers, Review};
+use skysail_provider::text::one_line;
 use skysail_serving::webhook::{AdmissionRequest, AdmissionResponse, Operation, Webhook, WebhookError};
 use tokio::sync::watch;
+
+/// Longest error of the parser, in bytes: the error repeats texts of the object.
+const ERROR_BYTES_MAX: usize = 300;
 
 /// All webhooks; `--webhooks` selects from them.
 pub(crate) fn all(providers: watch::Receiver<Providers>, cluster: String) -> Vec<Arc<dyn Webhook>> {
@@ -36,6 +40,7 @@ impl Webhook for PersistentVolumeLabel {
             return Ok(AdmissionResponse::allow());
         }
         let object: core::PersistentVolume = serde_json::from_value(request.object)
+            .map_err(|error| one_line(&error.to_string(), ERROR_BYTES_MAX))
             .map_err(|error| WebhookError(format!("the object is not a valid PersistentVolume: {error}")))?;
         let providers = self.providers.borrow().clone();
         if providers.entries().is_empty() {

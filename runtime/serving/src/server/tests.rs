@@ -1,16 +1,19 @@
 //! Tests of a served port with misbehaving clients.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     time::timeout,
 };
 
-use super::SecureServer;
+use super::{SecureServer, listen};
 use crate::{
     endpoints::Endpoints,
     guard::{Guard, Reviewers},
@@ -46,6 +49,20 @@ async fn health_is_served_over_tls() {
     let served = served().await;
     assert_eq!(served.get("/healthz?verbose").await, (200, "[+]a ok\nhealthz check passed\n".to_owned()));
     assert_eq!(served.get("/debug/pprof/").await.0, 403);
+}
+
+/// The kubelet of a cluster with IPv6 alone probes the pod's IPv6 address.
+#[tokio::test]
+async fn the_unspecified_address_of_ipv4_means_every_address() {
+    let listener = listen(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0), false).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connects = async |address: IpAddr| TcpStream::connect((address, port)).await.is_ok();
+    assert!(connects(Ipv4Addr::LOCALHOST.into()).await);
+    let (_, peer) = listener.accept().await.unwrap();
+    assert_eq!(peer.ip().to_canonical(), IpAddr::from(Ipv4Addr::LOCALHOST));
+    // A machine without IPv6 has no such address either.
+    let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_ok();
+    assert_eq!(connects(Ipv6Addr::LOCALHOST.into()).await, has_ipv6);
 }
 
 #[tokio::test]

@@ -134,8 +134,14 @@ impl Certificates {
 
     fn choose(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let current = self.current.load();
+        // As upstream: a certificate for exactly the name wins over one for a wildcard; of several
+        // the first.
+        let is_exact = |(names, _): &&(Vec<String>, Pair)| {
+            name.is_some_and(|name| names.iter().any(|pattern| pattern.eq_ignore_ascii_case(name)))
+        };
         let fits = |(names, pair): &&(Vec<String>, Pair)| name.is_some_and(|name| is_for(name, names, &pair.key));
-        let pair = current.sni.iter().find(fits).map_or(&current.default, |(_, pair)| pair);
+        let found = current.sni.iter().find(is_exact).or_else(|| current.sni.iter().find(fits));
+        let pair = found.map_or(&current.default, |(_, pair)| pair);
         Arc::clone(&pair.key)
     }
 }
@@ -364,5 +370,16 @@ mod tests {
         let chosen = |name| certificates.choose(Some(name)).cert != default;
         assert!(chosen("own.example") && chosen("a.given.example"));
         assert!(!chosen("given.example") && !chosen("a.b.given.example") && !chosen("x"));
+    }
+
+    #[test]
+    fn a_certificate_for_exactly_the_name_wins_over_an_earlier_one_for_a_wildcard() {
+        let folder = tempfile::tempdir().unwrap();
+        let given =
+            |file: &str, name: &str| SniKeyPair { files: pair(folder.path(), file), names: vec![name.to_owned()] };
+        let sni = vec![given("x", "*.example.com"), given("y", "a.example.com")];
+        let certificates = load(&TlsOptions { sni, ..options() }).unwrap();
+        let [exact, wildcard] = ["A.example.com", "b.example.com"].map(|name| certificates.choose(Some(name)));
+        assert_ne!(exact.cert, wildcard.cert);
     }
 }

@@ -128,7 +128,9 @@ pub(super) fn request(body: &[u8]) -> Result<AdmissionRequest, String> {
     if parts > REVIEW_PARTS_MAX {
         return Err(format!("the review has {parts} members and items, at most {REVIEW_PARTS_MAX} are allowed"));
     }
-    let review: Review = serde_json::from_slice(body).map_err(|error| format!("not an AdmissionReview: {error}"))?;
+    let review: Review = serde_json::from_slice(body)
+        // The parser's error repeats texts of the body.
+        .map_err(|error| format!("not an AdmissionReview: {}", one_line(&error.to_string(), TEXT_BYTES_MAX)))?;
     if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
         let shown = |text: &str| one_line(text, TEXT_BYTES_MAX);
         let (kind, version) = (shown(&review.kind), shown(&review.api_version));

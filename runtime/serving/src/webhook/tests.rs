@@ -134,6 +134,8 @@ async fn an_invalid_review_is_400_and_a_failing_webhook_is_500() {
     let bomb =
         good.replace(r#""object":{"a":"b"}"#, &format!(r#""object":[{}{{}}]"#, "{\"\":0},".repeat(REVIEW_PARTS_MAX)));
     let talkative = json!({ "apiVersion": "v1", "kind": "A".repeat(1 << 20) }).to_string();
+    let forged = good.replace("\"CREATE\"", &json!(format!("\n2026 ERROR {}", "x".repeat(1 << 20))).to_string());
+    assert!(forged.len() > 1 << 20);
     for (method, headers, body, said) in [
         ("GET", json, good.as_str(), "expected POST"),
         ("PUT", json, &good, "expected POST"),
@@ -146,19 +148,21 @@ async fn an_invalid_review_is_400_and_a_failing_webhook_is_500() {
         ("POST", json, &large, "cannot be read"),
         ("POST", json, &bomb, "members and items"),
         ("POST", json, &talkative, "expected an AdmissionReview"),
+        ("POST", json, &forged, "not an AdmissionReview"),
     ] {
         let (status, text) = served.ask(None, &Ask { method, path: "/foo", headers, body }).await;
         assert_eq!(status, 400, "{method} {said}: {text}");
         assert!(text.contains(said) && text.len() < 1_000, "{said:?} in {text:?}");
+        assert_eq!(text.lines().count(), 1, "{text}");
     }
     assert_eq!(post(&served, "/foo", &review("broken")).await, (500, "the cloud does not answer\n".to_owned()));
     assert_eq!(post(&served, "/bar", &review("good")).await.0, 404, "it is not selected");
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for line in [
-        r#"cloud_provider_webhook_request_total{code="400",webhook="foo"} 11"#,
+        r#"cloud_provider_webhook_request_total{code="400",webhook="foo"} 12"#,
         r#"cloud_provider_webhook_request_total{code="500",webhook="foo"} 1"#,
-        r#"cloud_provider_webhook_request_duration_seconds_count{code="400",webhook="foo"} 11"#,
+        r#"cloud_provider_webhook_request_duration_seconds_count{code="400",webhook="foo"} 12"#,
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }

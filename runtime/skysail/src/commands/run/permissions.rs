@@ -1,7 +1,11 @@
 //! Checks that the account has all permissions that the controllers need. Missing permissions are
 //! logged by name at the start and shown by `/readyz`.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use futures::future::join_all;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
@@ -49,12 +53,19 @@ pub(super) struct Permissions {
     clients: Clients,
     enabled: EnabledControllers,
     missing: watch::Sender<Option<String>>,
+    /// Whether the last check had an answer to each question.
+    is_known: AtomicBool,
 }
 
 impl Permissions {
     /// Checks each permission of the enabled controllers.
     pub(super) async fn ask_for(clients: &Clients, enabled: EnabledControllers) -> Self {
-        let permissions = Self { clients: clients.clone(), enabled, missing: watch::Sender::new(None) };
+        let permissions = Self {
+            clients: clients.clone(),
+            enabled,
+            missing: watch::Sender::new(None),
+            is_known: AtomicBool::new(false),
+        };
         permissions.ask().await;
         permissions
     }
@@ -67,14 +78,15 @@ impl Permissions {
     /// Repeats the check until it is dropped.
     pub(super) async fn run(self) {
         loop {
-            let pause = if self.missing.borrow().is_some() { WHILE_MISSING } else { WHILE_COMPLETE };
-            tokio::time::sleep(pause).await;
+            let is_complete = self.is_known.load(Ordering::Relaxed) && self.missing.borrow().is_none();
+            tokio::time::sleep(if is_complete { WHILE_COMPLETE } else { WHILE_MISSING }).await;
             self.ask().await;
         }
     }
 
     /// Checks each permission, and logs a warning if the missing permissions have changed.
     async fn ask(&self) {
+        self.is_known.store(false, Ordering::Relaxed);
         let needed = needed(&self.clients, self.enabled);
         let answers = join_all(needed.iter().map(|(client, right)| allowed(client, *right))).await;
         let mut missing = BTreeSet::new();
@@ -91,6 +103,7 @@ impl Permissions {
                 }
             }
         }
+        self.is_known.store(true, Ordering::Relaxed);
         let text = (!missing.is_empty()).then(|| {
             let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
             format!("this account has no permission to {missing}, which the controllers need; bind a ClusterRole like the one in deploy/manifests/rbac.yaml to the account")
