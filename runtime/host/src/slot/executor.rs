@@ -85,6 +85,7 @@ impl Executor for Hosted {
         }
         let (metrics, name) = (&self.metrics, &self.loader.name);
         metrics.serving(name).set(i64::from(status.active.is_some()));
+        metrics.source_failing(name).set(i64::from(status.source_failure.is_some()));
         metrics.draining(name).set(i64::try_from(status.draining).unwrap_or(i64::MAX));
         self.status.send_if_modified(|known| {
             let changed = *known != status;

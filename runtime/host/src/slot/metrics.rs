@@ -37,6 +37,7 @@ pub struct SlotMetrics {
     rollbacks: Family<CodeLabels, Counter>,
     source_failures: Family<CodeLabels, Counter>,
     serving: Family<ProviderLabels, Gauge>,
+    source_failing: Family<ProviderLabels, Gauge>,
     draining: Family<ProviderLabels, Gauge>,
     shadow_questions: Family<ProviderLabels, Counter>,
     shadow_differences: Family<ProviderLabels, Counter>,
@@ -62,6 +63,11 @@ impl SlotMetrics {
             "source_failures",
             "Count of times that a source had nothing to offer, by the code",
             metrics.source_failures.clone(),
+        );
+        r.register(
+            "source_failing",
+            "Whether the newest report of the source is a failure: 1 or 0",
+            metrics.source_failing.clone(),
         );
         r.register("serving", "Whether a release serves: 1 or 0", metrics.serving.clone());
         r.register("draining", "Releases that serve no new call and still have one running", metrics.draining.clone());
@@ -103,7 +109,7 @@ impl SlotMetrics {
         for family in [&self.swaps, &self.shadow_questions, &self.shadow_differences] {
             family.remove(&labels);
         }
-        for family in [&self.serving, &self.draining] {
+        for family in [&self.serving, &self.draining, &self.source_failing] {
             family.remove(&labels);
         }
     }
@@ -135,6 +141,10 @@ impl SlotMetrics {
 
     pub(super) fn serving(&self, provider: &str) -> Gauge {
         self.serving.get_or_create(&labels(provider)).clone()
+    }
+
+    pub(super) fn source_failing(&self, provider: &str) -> Gauge {
+        self.source_failing.get_or_create(&labels(provider)).clone()
     }
 
     pub(super) fn draining(&self, provider: &str) -> Gauge {

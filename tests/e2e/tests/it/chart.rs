@@ -107,7 +107,9 @@ fn apply(server: &ApiServer, file: &Path, more: &[&str]) -> Result<String> {
 }
 
 /// Arguments of helm, and what its error has to name.
-const REFUSED: [(&[&str], &str); 17] = [
+const REFUSED: [(&[&str], &str); 19] = [
+    (&["--set", "flags.leader-elect=false"], "set replicas to 1"),
+    (&["--set", "flags.enable-leader-migration=true"], "set leaderElection.migrationLeaseName"),
     (&["--set", "replica=2"], "'replica' not allowed"),
     (&["--set-string", "replicas=2"], "/replicas"),
     (&["--set", "replicas=-1"], "/replicas"),

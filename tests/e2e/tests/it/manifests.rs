@@ -423,6 +423,7 @@ const RIGHTS_PER_CONTROLLER: [(&str, &[&str]); 4] = [
         &[
             "create events",
             "create leases in kube-system",
+            "create serviceaccounts in kube-system",
             "create serviceaccounts/token node-controller in kube-system",
             "create serviceaccounts/token route-controller in kube-system",
             "create serviceaccounts/token service-controller in kube-system",
