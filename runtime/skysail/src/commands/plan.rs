@@ -12,7 +12,7 @@ use anyhow::{Context as _, anyhow};
 use k8s_openapi::api::core::v1 as core;
 use kube::Api;
 use prometheus_client::registry::Registry;
-use skysail_controllers::{ControllerMetrics, DryRunObject, Snapshot, dry_run};
+use skysail_controllers::{Clients, ControllerMetrics, DryRunObject, Snapshot, dry_run};
 use skysail_serving::metrics::RestClientMetrics;
 
 use crate::{
@@ -39,7 +39,9 @@ async fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let client_metrics = RestClientMetrics::register(&mut registry);
     let cluster = Cluster::find(&args.common.generic, client_metrics).await.or_exit(Reason::Usage)?;
-    let clients = cluster.clients().await.or_exit(Reason::Usage)?;
+    // With the identity of the process: an account of a controller may not exist yet, and a plan
+    // creates none.
+    let clients = Clients::from(cluster.client("plan").await.or_exit(Reason::Usage)?);
     // serve (provider)
     output::say("loading the components of the providers");
     let fleet = served::fleet(clients.shared_informers.clone(), specs, only).await?;

@@ -116,7 +116,8 @@ async fn a_plan_shows_what_would_change_and_writes_neither_to_the_cloud_nor_to_t
     create_service(&client, "new", 8081, 30_081).await?;
     let (changes, before) = (cloud.cloud.changes(), cloud.cloud.snapshot());
     cloud.cloud.clear_requests();
-    let answer = folder.plan(&[])?;
+    // A flag of the manager under which a manager creates accounts.
+    let answer = folder.plan(&["--use-service-account-credentials"])?;
     ensure!(answer.exit == Some(5), "{answer:#?}");
     let web = answer.of("Service", "default/web")?;
     ensure!(text(web, "/requests/0/method") != "GET", "{web}");
