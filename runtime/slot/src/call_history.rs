@@ -32,9 +32,9 @@ const BUCKETS_MAX: usize = 240;
 pub struct Counts {
     /// The calls that count, failed ones included.
     pub ended: u64,
-    /// Those of the ended calls that failed by a fault of the release.
+    /// The ended calls that failed by a fault of the release.
     pub failed: u64,
-    /// Those of the failed calls that ended by a trap or a limit.
+    /// The failed calls that ended by a trap or a limit.
     pub broken: u64,
 }
 

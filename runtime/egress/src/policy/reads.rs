@@ -98,8 +98,9 @@ fn parameter(sent: Sent<'_>, name: &str) -> Option<String> {
     }
     let (mut values, mut is_clear) = (Vec::new(), true);
     for (found, value) in form_urlencoded::parse(query).chain(form_urlencoded::parse(sent.body)) {
-        // Some parsers drop or replace other characters of a name, so that it becomes another name.
-        is_clear &= is_plain(&found);
+        // Some parsers drop or replace other characters of a name, so that it becomes another name,
+        // or take `Action[0]` for a part of `Action`.
+        is_clear &= is_plain(&found) || is_of_another_list(&found, name);
         if found.eq_ignore_ascii_case(name) {
             is_clear &= found == name && is_plain(&value);
             values.push(value);
@@ -109,6 +110,13 @@ fn parameter(sent: Sent<'_>, name: &str) -> Option<String> {
         [value] if is_clear => Some(value.clone().into_owned()),
         _ => None,
     }
+}
+
+/// Whether the name has an index, as in `tags[0].key`, and does not begin with the parameter's
+/// name.
+fn is_of_another_list(found: &str, name: &str) -> bool {
+    let begins = found.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    !begins && is_plain(&found.replace(['[', ']'], ""))
 }
 
 /// Whether the content type is that of a form whose bytes every parser reads as ASCII.
@@ -155,6 +163,7 @@ mod tests {
         let entries: Option<&[&str]> = Some(&["Action=Describe*", "Action=ListTags"]);
         assert!(reads(entries, "POST", None, "Version=1&Action=DescribeVpcs", &[]));
         assert!(reads(entries, "POST", Some("Action=ListTags"), "", &[]));
+        assert!(reads(entries, "POST", Some("Action=ListTags&tags[0].key=a"), "", &[]));
         assert!(!reads(entries, "POST", None, "Action=ListTagsAndMore", &[]));
         assert!(!reads(entries, "POST", None, "Action=DeleteVpc", &[]));
         // With entries the method does not decide: the same API may write by GET.
@@ -180,6 +189,7 @@ mod tests {
             (None, "Action=DescribeVpcs&+Action=DeleteVpc"),
             (None, "Action=DescribeVpcs&Action%00=DeleteVpc"),
             (None, "Action=DescribeVpcs&=DeleteVpc"),
+            (None, "Action=DescribeVpcs&action[]=DeleteVpc"),
             (None, ""),
         ] {
             assert!(!reads(entries, "POST", query, form, &[]), "{query:?} {form}");

@@ -1,13 +1,20 @@
 //! The task between a source and the slot that takes its offers.
 
-use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use skysail_host::slot::{Offer, Offered, Refusal, Slot, SlotStatus, SourceFailure};
 use skysail_sources::{Archive, ArchiveError, Digest, Quarantined, SourceError};
 use tokio::{
     select,
-    sync::watch,
+    sync::{Mutex, watch},
     task::{JoinError, JoinSet, spawn_blocking},
     time::{MissedTickBehavior, sleep, timeout},
 };
@@ -20,13 +27,18 @@ use crate::provider_file::ProviderSpec;
 pub(super) struct Feeder {
     decided: watch::Receiver<bool>,
     heard: watch::Receiver<bool>,
-    task: JoinSet<()>,
+    /// Held by the task that offers to the slot: an offer of a former feeder must not follow the
+    /// order to forget its offers.
+    turn: Arc<Mutex<()>>,
+    /// Whether the slot has to forget its earlier offers, and has not done so yet.
+    forgets: Arc<AtomicBool>,
+    _task: JoinSet<()>,
 }
 
 impl Feeder {
     /// The feeder of a slot that has none.
     pub(super) fn start(slot: &Arc<Slot>, spec: &ProviderSpec, surroundings: &Surroundings) -> Self {
-        Self::begin(slot, spec, surroundings, None)
+        Self::begin(slot, spec, surroundings, (Arc::default(), false))
     }
 
     /// Replaces the feeder. `another_source`: the earlier offers came from another source.
@@ -37,11 +49,17 @@ impl Feeder {
         surroundings: &Surroundings,
         another_source: bool,
     ) {
-        let before = Before { task: mem::take(&mut self.task), another_source };
-        *self = Self::begin(slot, spec, surroundings, Some(before));
+        let forgets = another_source || self.forgets.load(Ordering::Relaxed);
+        *self = Self::begin(slot, spec, surroundings, (Arc::clone(&self.turn), forgets));
     }
 
-    fn begin(slot: &Arc<Slot>, spec: &ProviderSpec, surroundings: &Surroundings, before: Option<Before>) -> Self {
+    fn begin(
+        slot: &Arc<Slot>,
+        spec: &ProviderSpec,
+        surroundings: &Surroundings,
+        (turn, forgets): (Arc<Mutex<()>>, bool),
+    ) -> Self {
+        let forgets = Arc::new(AtomicBool::new(forgets));
         let (decide, decided) = watch::channel(false);
         let (hear, heard) = watch::channel(false);
         let Surroundings { archive, kubernetes } = surroundings;
@@ -56,19 +74,18 @@ impl Feeder {
         // `Fleet::judge` checked that a source which needs a cluster has one.
         if let Some(offers) = spec.source.watch(bytes_max, kubernetes.as_ref()) {
             let (slot, status) = (Arc::clone(slot), slot.status());
+            let (turn, forgets) = (Arc::clone(&turn), Arc::clone(&forgets));
             let guarded = Arc::clone(&slot);
             task.spawn(guarded.guard(async move {
-                if let Some(Before { mut task, another_source }) = before {
-                    // An offer of the former source must not follow the order to forget its offers.
-                    task.shutdown().await;
-                    if another_source {
-                        slot.forget_offers().await;
-                    }
+                let _turn = turn.lock().await;
+                if forgets.load(Ordering::Relaxed) {
+                    slot.forget_offers().await;
+                    forgets.store(false, Ordering::Relaxed);
                 }
                 fill(slot, status, offers, keeper, FeederProgress { decide, hear }).await;
             }));
         }
-        Self { decided, heard, task }
+        Self { decided, heard, turn, forgets, _task: task }
     }
 
     /// Becomes true when the first offer serves, or is known not to serve.
@@ -80,12 +97,6 @@ impl Feeder {
     pub(super) fn heard(&self) -> watch::Receiver<bool> {
         self.heard.clone()
     }
-}
-
-/// The feeder that another one replaces.
-struct Before {
-    task: JoinSet<()>,
-    another_source: bool,
 }
 
 /// The longest wait for the disk at a provider's start: one that hangs must not keep the source
@@ -283,7 +294,7 @@ async fn fill(
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Requests to the slot. A newer offer ends the earlier ones, so these are few, and a fix does
     // not wait for them.
-    let mut under_way = JoinSet::new();
+    let mut under_way = FuturesUnordered::<BoxFuture<'_, bool>>::new();
     loop {
         select! {
             report = offers.next() => match report {
@@ -291,10 +302,11 @@ async fn fill(
                     note(offer.digest);
                     let slot = Arc::clone(&slot);
                     // A refusal is in the slot's status, log line and metrics.
-                    under_way.spawn(async move {
+                    let offered = async move {
                         let offered = slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await;
                         offered != Ok(Offered::Overtaken)
-                    });
+                    };
+                    under_way.push(offered.boxed());
                 }
                 Some(Err(error)) => {
                     slot.source_failed(failure(&error)).await;
@@ -303,25 +315,21 @@ async fn fill(
                 }
                 None => return,
             },
-            Some(ended) = under_way.join_next() => {
-                // A task that panicked reports nothing more.
-                if ended.unwrap_or(true) {
+            Some(is_report) = under_way.next() => {
+                if is_report {
                     decide.send_replace(true);
                     hear.send_replace(true);
                 }
             }
-            _ = retry.tick(), if under_way.is_empty() => try_again(&mut under_way, &slot),
+            _ = retry.tick(), if under_way.is_empty() => under_way.push(try_again(Arc::clone(&slot)).boxed()),
         }
     }
 }
 
-fn try_again(under_way: &mut JoinSet<bool>, slot: &Arc<Slot>) {
-    let slot = Arc::clone(slot);
-    under_way.spawn(async move {
-        drop(slot.retry().await);
-        // `false`: a retry is no report of the source.
-        false
-    });
+/// Always false: a retry is no report of the source.
+async fn try_again(slot: Arc<Slot>) -> bool {
+    drop(slot.retry().await);
+    false
 }
 
 fn failure(error: &SourceError) -> SourceFailure {
@@ -330,7 +338,12 @@ fn failure(error: &SourceError) -> SourceFailure {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, fs, sync::Arc, time::Duration};
+    use std::{
+        cell::RefCell,
+        fs,
+        sync::{Arc, atomic::Ordering},
+        time::Duration,
+    };
 
     use bytes::Bytes;
     use futures::channel::mpsc;
@@ -342,7 +355,7 @@ mod tests {
     use skysail_sources::{Archive, Digest, Quarantined, SourceError, SourceFile};
     use tokio::{
         runtime,
-        sync::watch,
+        sync::{Mutex, watch},
         task::{JoinSet, spawn_blocking, yield_now},
         time::{self, timeout},
     };
@@ -433,26 +446,33 @@ mod tests {
     }
 
     /// The former feeder's task is busy between two awaits, where an abortion cannot end the task.
+    /// The order to forget its offers outlives a feeder that never had its turn.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_feeder_begins_only_after_the_former_one_has_ended() {
         let World { slot, .. } = World::new(None);
         let (begun, begins) = std::sync::mpsc::channel();
         let (go_on, held) = std::sync::mpsc::channel::<()>();
         let (_, never) = watch::channel(false);
-        let mut task = JoinSet::new();
+        let (turn, mut task) = (Arc::<Mutex<()>>::default(), JoinSet::new());
+        let former = Arc::clone(&turn);
         task.spawn(async move {
+            let _turn = former.lock().await;
             begun.send(()).unwrap();
             held.recv().unwrap_err();
         });
         begins.recv().unwrap();
-        let mut feeder = Feeder { decided: never.clone(), heard: never, task };
+        let mut feeder = Feeder { decided: never.clone(), heard: never, turn, forgets: Arc::default(), _task: task };
         let source = ComponentSource::File("/nowhere/p.wasm".into());
         let spec = ProviderSpec { source, ..ProviderSpec::closed("p").unwrap() };
-        feeder.replace(&slot, &spec, &Surroundings { archive: None, kubernetes: None }, true);
-        let mut heard = feeder.heard();
-        assert!(timeout(Duration::from_millis(200), heard.wait_for(|heard| *heard)).await.is_err());
+        for another_source in [true, false] {
+            feeder.replace(&slot, &spec, &Surroundings { archive: None, kubernetes: None }, another_source);
+            let mut heard = feeder.heard();
+            assert!(timeout(Duration::from_millis(200), heard.wait_for(|heard| *heard)).await.is_err());
+            assert!(feeder.forgets.load(Ordering::Relaxed));
+        }
         drop(go_on);
-        timeout(PATIENCE, heard.wait_for(|heard| *heard)).await.unwrap().unwrap();
+        timeout(PATIENCE, feeder.heard().wait_for(|heard| *heard)).await.unwrap().unwrap();
+        assert!(!feeder.forgets.load(Ordering::Relaxed));
     }
 
     /// The clock of the test goes on only where no task has anything to do.

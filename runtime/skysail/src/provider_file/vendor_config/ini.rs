@@ -32,7 +32,8 @@ impl Ini {
     /// Reads a file. The error names the line.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (mut lines, mut sections, mut section) = (Vec::new(), Vec::new(), String::new());
-        for (number, raw) in text.lines().enumerate() {
+        // The mark of an editor's UTF-8 is no part of the first name.
+        for (number, raw) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let number = number + 1;
             let trimmed = raw.trim();
             let (raw, entry) = if trimmed.is_empty() {
@@ -40,7 +41,7 @@ impl Ini {
             } else if is_comment(trimmed) {
                 ("#".to_owned(), None)
             } else if let Some(head) = trimmed.strip_prefix('[') {
-                let (head, rest) = head.split_once(']').ok_or_else(|| format!("line {number}: `]` is missing"))?;
+                let (head, rest) = section_head(head).ok_or_else(|| format!("line {number}: `]` is missing"))?;
                 if !rest.trim().is_empty() && !is_comment(rest.trim()) {
                     return Err(format!("line {number}: behind `]` only a comment is allowed; write a new line"));
                 }
@@ -111,6 +112,17 @@ impl Ini {
     pub(super) fn text(&self) -> String {
         self.lines.iter().map(|line| format!("{}\n", line.raw)).collect()
     }
+}
+
+/// What stands before the end of a section's name, and what behind it. A quoted name may have a
+/// bracket: `VirtualCenter "[fd00::1]"`.
+fn section_head(text: &str) -> Option<(&str, &str)> {
+    let mut is_quoted = false;
+    let end = text.find(|c| {
+        is_quoted ^= c == '"';
+        c == ']' && !is_quoted
+    })?;
+    Some((text.get(..end)?, text.get(end + 1..)?))
 }
 
 fn is_comment(text: &str) -> bool {

@@ -72,7 +72,7 @@ floating-network-id = 5f2c
 /// An old password in a comment is often still valid.
 #[test]
 fn the_cloud_config_has_no_text_of_a_comment() {
-    let text = "# password = hunter-1\n[Global] ; hunter-2\nauth-url=https://k/v3 # hunter-3\nuser-id=u\npassword=hunter-4\n  ;password=hunter-5\nswitch # hunter-6\nname = \"a # b\" ; hunter-7\n";
+    let text = "\u{feff}# password = hunter-1\n[Global] ; hunter-2\nauth-url=https://k/v3 # hunter-3\nuser-id=u\npassword=hunter-4\n  ;password=hunter-5\nswitch # hunter-6\nname = \"a # b\" ; hunter-7\n";
     let (parts, _) = apart(Format::Openstack, text);
     let expected = "#\n[Global]\nauth-url=https://k/v3\n# user-id: in the credential \"cloud\"\n# password: in the credential \"cloud\"\n#\nswitch\nname = \"a # b\"\n";
     assert_eq!(parts.config, expected);
@@ -194,6 +194,10 @@ credential = "cloud-2"
 port = 443
 "#;
     assert_eq!(parts.config, expected);
+
+    let address = "[VirtualCenter \"[fd00::1]\"]\nuser = ccm\npassword = a-secret\n";
+    let parts = Format::Vsphere.take_apart(address, &beside()).unwrap();
+    assert_eq!(parts.credentials["cloud"].vsphere.as_ref().unwrap().url, "https://[fd00::1]:443");
 
     let one = "[Global]\nserver = vc\nuser = ccm\npassword = a-secret\n";
     let parts = Format::Vsphere.take_apart(one, &beside()).unwrap();
