@@ -61,14 +61,16 @@ impl ClassicTask<'_> {
             None => self.create(&subnets, &attached)?,
         };
         // Directly after the groups: another step may fail at every call, and the load balancer
-        // would have its former groups, and their rules, for so long.
-        self.open_nodes(&attached, &former, &groups)?;
+        // would have its former groups, and their rules, for so long. Where this step fails, the
+        // others that need no node follow all the same.
+        let opened = self.open_nodes(&attached, &former, &groups);
         let balancer = self.listen(balancer)?;
         self.policies(&balancer)?;
         self.attributes()?;
         if balancer.health_check.as_ref() != Some(&self.plan.check) {
             self.write(self.health_check())?;
         }
+        opened?;
         self.instances(&balancer)?;
         self.forget_replaced_group(own.as_ref(), &groups)?;
         Ok(balancer.dns_name)

@@ -156,8 +156,8 @@ impl Change {
         for rule in &mut self.revoke {
             CLASSIC.clone_into(&mut rule.description);
         }
-        let grant = older.iter().map(|rule| Rule { description: CLASSIC.to_owned(), ..rule.clone() }).collect();
-        Self { group: self.group.clone(), grant, revoke: older }
+        let described = older.into_iter().map(|rule| Rule { description: CLASSIC.to_owned(), ..rule });
+        Self { group: self.group.clone(), grant: described.collect(), revoke: Vec::new() }
     }
 
     /// Removes every rule whose source is this group.
@@ -173,21 +173,26 @@ impl Change {
 
 /// Removes rules, then adds rules: a group has a maximum number of rules.
 pub(crate) fn apply(cloud: &dyn Cloud, changes: &[Change]) -> Result<()> {
-    let of = |rules: fn(&Change) -> &Vec<Rule>, action: &'static str| {
-        let changed = changes.iter().filter(move |change| !rules(change).is_empty());
-        let call = move |change: &Change| permissions(Call::ec2(action).set("GroupId", &change.group), rules(change));
-        changed.map(call).collect::<Vec<_>>()
-    };
-    let revoke = of(|change| &change.revoke, "RevokeSecurityGroupIngress");
+    let revoke = calls(changes, |change| &change.revoke, "RevokeSecurityGroupIngress");
     let answers = if revoke.is_empty() { Vec::new() } else { cloud.send_all(revoke) };
     for answer in answers {
         answer.unless(&["InvalidPermission.NotFound", "InvalidGroup.NotFound"])?;
     }
-    send_every(cloud, of(|change| &change.grant, "AuthorizeSecurityGroupIngress")).map(drop)
+    send_every(cloud, calls(changes, |change| &change.grant, "AuthorizeSecurityGroupIngress")).map(drop)
+}
+
+/// Gives rules that exist the descriptions of those to add. The rules stay in force meanwhile.
+pub(crate) fn describe(cloud: &dyn Cloud, changes: &[Change]) -> Result<()> {
+    send_every(cloud, calls(changes, |change| &change.grant, "UpdateSecurityGroupRuleDescriptionsIngress")).map(drop)
+}
+
+fn calls(changes: &[Change], rules: fn(&Change) -> &Vec<Rule>, action: &'static str) -> Vec<Call> {
+    let changed = changes.iter().filter(|change| !rules(change).is_empty());
+    changed.map(|change| permissions(Call::ec2(action).set("GroupId", &change.group), rules(change))).collect()
 }
 
 fn permissions(mut call: Call, rules: &[Rule]) -> Call {
-    let grants = call.action().starts_with("Authorize");
+    let describes = !call.action().starts_with("Revoke");
     for (n, Rule { traffic, source, description }) in (1..).zip(rules) {
         let name = format!("IpPermissions.{n}");
         call = call.set(format!("{name}.IpProtocol"), &traffic.protocol);
@@ -204,7 +209,7 @@ fn permissions(mut call: Call, rules: &[Rule]) -> Call {
         // EC2 finds a rule to revoke with and without its description. moto finds a rule about a
         // group only with its description.
         let is_about_group = matches!(source, Source::Group(_));
-        if (grants || is_about_group) && !description.is_empty() {
+        if (describes || is_about_group) && !description.is_empty() {
             call = call.set(format!("{name}.{set}.1.Description"), description);
         }
     }

@@ -38,7 +38,7 @@ impl Former {
     /// other groups the load balancer then has.
     pub(crate) fn describe(&mut self, cloud: &dyn Cloud) -> Result<()> {
         let changes: Vec<_> = self.dismiss.iter_mut().map(Change::describe).collect();
-        groups::apply(cloud, &changes)
+        groups::describe(cloud, &changes)
     }
 }
 

@@ -218,3 +218,33 @@ fn the_rule_of_a_second_group_stays_while_another_load_balancer_has_the_group() 
     world.task(&other).ensure_deleted().unwrap();
     assert_eq!(world.left(), [0; 5]);
 }
+
+/// The load balancer has its former group only, until it has both.
+#[test]
+fn a_rule_of_an_older_version_is_described_in_place() {
+    let world = World::with(&naming("sg-old", "")).of_older_version();
+    let writes = world.writes(|world| world.made(&naming("sg-new", ""), 3));
+    let at = |action: &str| writes.iter().position(|write| write == action).unwrap();
+    assert_eq!(at("UpdateSecurityGroupRuleDescriptionsIngress"), 0, "{writes:?}");
+    assert!(at("ApplySecurityGroupsToLoadBalancer") < at("RevokeSecurityGroupIngress"), "{writes:?}");
+    assert_eq!(world.node_rules(), [granted("sg-new")]);
+}
+
+#[test]
+fn listeners_follow_though_the_groups_of_a_machine_are_ambiguous() {
+    let service = |port: u16| service(&[(Protocol::Tcp, port, 30_080)]);
+    let world = World::with(&service(80));
+    {
+        let mut ec2 = world.aws.ec2.borrow_mut();
+        let twin = SecurityGroup { id: "sg-twin".to_owned(), name: "twin".to_owned(), ..ec2.groups[0].clone() };
+        ec2.groups.push(twin);
+        ec2.machines[0].groups.push("sg-twin".to_owned());
+    }
+    // Another process has no machines in its cache.
+    let fresh = World::new("");
+    fresh.aws.ec2.swap(&world.aws.ec2);
+    fresh.aws.elb.swap(&world.aws.elb);
+    assert!(fresh.ensure(&service(81), 3).is_err());
+    let ports: Vec<_> = fresh.aws.elb.borrow().balancers[0].listeners.iter().map(|(one, _)| one.port).collect();
+    assert_eq!(ports, [81]);
+}
