@@ -62,8 +62,9 @@ pub fn send_every(requests: Vec<Request>) -> Result<Vec<Response>> {
 ///
 /// # Errors
 ///
-/// The first error that is not temporary. If all errors are temporary: the `retry-after` with the
-/// longest time, so that every rate limit is respected, else the first `unavailable`.
+/// The first error that is not temporary and not `not-found`. If there is none: the `retry-after`
+/// with the longest time, so that every rate limit is respected, else the first `unavailable`, else
+/// the first `not-found`, so that nothing counts as gone while something could not be asked.
 pub fn every<T>(answers: Vec<Result<T>>) -> Result<Vec<T>> {
     let (mut all, mut worst) = (Vec::with_capacity(answers.len()), None);
     for answer in answers {
@@ -79,9 +80,10 @@ pub fn every<T>(answers: Vec<Result<T>>) -> Result<Vec<T>> {
 /// The rank of an error: [`every`] returns the first error of the highest rank.
 const fn weight(error: &Error) -> (u8, u64) {
     match error {
-        Error::Unavailable(_) => (0, 0),
-        Error::RetryAfter(Retry { after_ms, message: _ }) => (1, *after_ms),
-        _ => (2, 0),
+        Error::NotFound(_) => (0, 0),
+        Error::Unavailable(_) => (1, 0),
+        Error::RetryAfter(Retry { after_ms, message: _ }) => (2, *after_ms),
+        _ => (3, 0),
     }
 }
 
@@ -141,6 +143,9 @@ mod tests {
         let denied = || Err(Error::Denied("401".to_owned()));
         assert_eq!(every(vec![wait(30), denied(), Err(Error::Invalid("400".to_owned()))]), denied().map(|()| vec![]));
         assert_eq!(every(vec![unavailable(), Ok(())]), unavailable().map(|()| vec![]));
+        let gone = || Err(Error::NotFound("404".to_owned()));
+        assert_eq!(every(vec![gone(), unavailable()]), unavailable().map(|()| vec![]), "not all of it is gone");
+        assert_eq!(every(vec![Ok(()), gone()]), gone().map(|()| vec![]));
         assert_eq!(every(vec![Ok(1), Ok(2)]), Ok(vec![1, 2]));
     }
 }

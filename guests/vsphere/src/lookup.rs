@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use skysail_guest_sdk::{Error, Result};
 
+pub(crate) use self::page::never_gone;
 pub(crate) use self::wanted::{Key, Wanted};
 use self::{page::Page, roster::Roster};
 use crate::vim::{Entity, Machine};

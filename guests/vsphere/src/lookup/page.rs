@@ -45,7 +45,7 @@ impl<'w> Page<'w> {
             Ok(machines) => self.take(vcenter, &machines),
             Err(error) => {
                 if let Some(failed) = self.failed.get_mut(vcenter) {
-                    *failed = Some(error);
+                    *failed = Some(never_gone(error));
                 }
             }
         }
@@ -94,6 +94,14 @@ impl<'w> Page<'w> {
             ))),
         };
         Ok(nodes.into_iter().map(answer).collect())
+    }
+}
+
+/// An answer that the API itself is not there, as of a gateway, says nothing about a machine.
+pub(crate) fn never_gone(error: Error) -> Error {
+    match error {
+        Error::NotFound(why) => Error::Unavailable(format!("the vCenter's API is not found: {why}")),
+        error => error,
     }
 }
 

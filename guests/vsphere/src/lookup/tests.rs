@@ -91,6 +91,10 @@ fn a_vcenter_that_fails_hides_its_machines_and_those_of_others_are_found() {
     let clouds = [east, west];
     let found = find(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)], Machine::POWER).unwrap();
     assert_eq!(ids(&found), ["vm-1", "503"]);
+    // A gateway whose vCenter is away answers 404, too.
+    *clouds[1].failure.borrow_mut() = Some(Error::NotFound("404".to_owned()));
+    let found = find(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)], Machine::POWER).unwrap();
+    assert!(matches!(&found[1], Err(Error::Unavailable(why)) if why.ends_with("404")), "{found:?}");
     *clouds[0].failure.borrow_mut() = Some(Error::Denied("401".to_owned()));
     let found = find(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)], Machine::POWER);
     assert!(matches!(found, Err(Error::Denied(_))), "nothing is known: {found:?}");
