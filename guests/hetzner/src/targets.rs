@@ -4,7 +4,7 @@ use serde_json::json;
 use skysail_guest_sdk::{Error, Result};
 
 use crate::{
-    balancers::{LOAD_BALANCERS, Task},
+    balancers::{LOAD_BALANCERS, Task, never_gone},
     hcloud::Host,
     plan::{Wanted, Warnings, left_out},
     wire::{Id, LoadBalancer, Target},
@@ -100,6 +100,8 @@ pub(crate) fn change<H: Host>(
         warnings.push(("TargetUnusable", left_out(&unusable, why)));
     }
     if !absent.is_empty() {
+        // The load balancer may be what is absent.
+        task.cloud.balancer(balancer.id).map_err(never_gone)?;
         warnings.push(("TargetAbsent", left_out(&absent, "their servers do not exist; delete the nodes")));
     }
     Ok(())

@@ -89,7 +89,11 @@ impl<C: Cloud> Task<'_, C> {
             (member.name.clone(), member.address.clone(), member.protocol_port, member.monitor_port)
         };
         // A change that this call does not finish must not be taken for what an earlier call found.
-        let begin = || self.cloud.remember(&checked(pool), "");
+        let begin = || {
+            if self.cloud.remembered(&checked(pool)).is_some() {
+                self.cloud.remember(&checked(pool), "");
+            }
+        };
         if serial {
             begin();
             self.reconcile_members_one_by_one(share, wanted, pool, read)?;
