@@ -42,6 +42,8 @@ pub struct Guard {
     authenticator: Authenticator,
     authorizer: Authorizer,
     refusals: LineRate,
+    /// Lines about reviews that failed.
+    failures: LineRate,
 }
 
 impl Guard {
@@ -61,6 +63,7 @@ impl Guard {
             authenticator: Authenticator { authorities: Arc::new(authorities), tokens },
             authorizer: Authorizer::new(authorization, reviewers.authorization),
             refusals: LineRate::default(),
+            failures: LineRate::default(),
         }))
     }
 
@@ -88,7 +91,7 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         Ok(Decision::Allowed) => next.run(request).await,
         Ok(Decision::Denied) => forbidden(&user, &verb, path),
         Err(error) => {
-            if let Some(left_out) = guard.refusals.take() {
+            if let Some(left_out) = guard.failures.take() {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "a request is answered 500: its authorization cannot be checked{left_out}"

@@ -3,8 +3,8 @@
 //!
 //! A provider that is not trusted may write a request that one parser takes for a read and the
 //! cloud for a write. So a request counts as a read only if its parameter appears once, the names
-//! of all parameters have plain characters, the body is not encoded, and no header names another
-//! method.
+//! of all parameters have plain characters or are those of another list, the body is not encoded,
+//! and no header names another method.
 
 use http::{
     HeaderMap,
@@ -112,11 +112,12 @@ fn parameter(sent: Sent<'_>, name: &str) -> Option<String> {
     }
 }
 
-/// Whether the name has an index, as in `tags[0].key`, and does not begin with the parameter's
-/// name.
+/// Whether the name has an index, as in `tags[0].key`, and without its brackets does not begin with
+/// the parameter's name.
 fn is_of_another_list(found: &str, name: &str) -> bool {
-    let begins = found.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-    !begins && is_plain(&found.replace(['[', ']'], ""))
+    let bare = found.replace(['[', ']'], "");
+    let begins = bare.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    !begins && is_plain(&bare)
 }
 
 /// Whether the content type is that of a form whose bytes every parser reads as ASCII.
@@ -190,6 +191,8 @@ mod tests {
             (None, "Action=DescribeVpcs&Action%00=DeleteVpc"),
             (None, "Action=DescribeVpcs&=DeleteVpc"),
             (None, "Action=DescribeVpcs&action[]=DeleteVpc"),
+            (None, "Action=DescribeVpcs&[Action]=DeleteVpc"),
+            (None, "Action=DescribeVpcs&A[ction]=DeleteVpc"),
             (None, ""),
         ] {
             assert!(!reads(entries, "POST", query, form, &[]), "{query:?} {form}");

@@ -134,8 +134,8 @@ impl Certificates {
 
     fn choose(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let current = self.current.load();
-        // As upstream: a certificate for exactly the name wins over one for a wildcard; of several
-        // the first.
+        // As upstream: a certificate that is configured for exactly the name wins over one for a
+        // wildcard; of several the first.
         let is_exact = |(names, _): &&(Vec<String>, Pair)| {
             name.is_some_and(|name| names.iter().any(|pattern| pattern.eq_ignore_ascii_case(name)))
         };

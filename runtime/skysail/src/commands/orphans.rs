@@ -197,7 +197,7 @@ async fn delete(
             Ok(()) => break,
             Err(error) if error.code == Code::RetryAfter => {
                 let wait = error.retry_after.unwrap_or_default().max(pause).min(DELETION_PAUSE_MAX);
-                pause = (2 * pause).min(DELETION_PAUSE_MAX);
+                pause = (2 * wait).min(DELETION_PAUSE_MAX);
                 ensure!(
                     Instant::now() + wait < end,
                     "{:?} is not deleted completely after {} min: {error}; look for the rest in the cloud's console",
