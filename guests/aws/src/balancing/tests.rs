@@ -162,3 +162,20 @@ fn only_its_own_are_touched(service: &Service) {
     }
     assert_eq!(foreign.left(), [0; 5]);
 }
+
+/// Every way in which a deletion of fewer than `most` writes can end before it has finished: the
+/// next one leaves nothing.
+fn nothing_is_left_after_every_crash(most: usize, made: impl Fn() -> World, delete: impl Fn(&World) -> Result<()>) {
+    for writes in 0..most {
+        let world = made();
+        world.aws.die_after(writes);
+        let completed = delete(&world).is_ok();
+        world.aws.live();
+        delete(&world).unwrap();
+        assert_eq!(world.left(), [0; 5], "after {writes} writes");
+        if completed {
+            return;
+        }
+    }
+    panic!("the deletion makes {most} writes or more");
+}

@@ -2,7 +2,7 @@
 
 use skysail_guest_sdk::{Error, Protocol, Result, Service};
 
-use super::{NAME, World};
+use super::{NAME, World, nothing_is_left_after_every_crash};
 use crate::{
     fixture::{annotated, service},
     inventory,
@@ -58,19 +58,12 @@ fn an_orphan_whose_security_group_aws_still_uses_leaves_nothing() {
 
 #[test]
 fn the_deletion_of_an_orphan_survives_the_end_of_the_process_after_each_write() {
-    for writes in 0..30 {
+    let made = || {
         let world = World::new(MANAGED);
         world.made(&web(&[("type", "nlb")]), 3);
-        world.aws.die_after(writes);
-        let completed = delete(&world).is_ok();
-        world.aws.live();
-        delete(&world).unwrap();
-        assert_eq!(world.left(), [0; 5], "after {writes} writes");
-        if completed {
-            return;
-        }
-    }
-    panic!("a deletion makes more than 30 writes");
+        world
+    };
+    nothing_is_left_after_every_crash(30, made, delete);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use skysail_guest_sdk::{Protocol, Service};
 
-use super::{World, granted, of_another};
+use super::{World, granted, nothing_is_left_after_every_crash, of_another};
 use crate::{
     fixture::{annotated, service},
     wire::ec2::{Rule, SecurityGroup, Source, Traffic},
@@ -106,20 +106,8 @@ fn services_with_other_nodes_leave_each_other_the_rule_of_a_group_that_both_name
 
 #[test]
 fn a_deletion_that_failed_after_the_load_balancer_was_gone_has_ended_the_rule_of_the_named_group() {
-    for writes in 0..4 {
-        let world = World::new("");
-        let mine = naming("sg-mine", "pool=");
-        world.made(&mine, 3);
-        world.aws.die_after(writes);
-        let completed = world.task(&mine).ensure_deleted().is_ok();
-        world.aws.live();
-        world.task(&mine).ensure_deleted().unwrap();
-        assert_eq!(world.left(), [0; 5], "after {writes} writes");
-        if completed {
-            return;
-        }
-    }
-    panic!("the deletion makes more than 4 writes");
+    let mine = naming("sg-mine", "pool=");
+    nothing_is_left_after_every_crash(4, || World::with(&mine), |world| world.task(&mine).ensure_deleted());
 }
 
 #[test]
