@@ -137,8 +137,8 @@ mod tests {
     /// Some ten seconds: a loop without ticks fails the test and does not hang it.
     const FUEL: u64 = 20_000_000_000;
 
-    fn wait_until_the_thread_sleeps(epoch: &Epoch) {
-        while !epoch.shared.state().asleep {
+    fn wait_until(is_so: impl Fn() -> bool) {
+        while !is_so() {
             thread::yield_now();
         }
     }
@@ -157,7 +157,7 @@ mod tests {
         let (epoch, engine) = (Epoch::start()?, wasmtime::Engine::new(&engine_config(1 << 20))?);
         epoch.add(&engine);
         for _ in 0..2 {
-            wait_until_the_thread_sleeps(&epoch);
+            wait_until(|| epoch.shared.state().asleep);
             let _guest = epoch.ticking();
             assert_eq!(computed_until(&engine)?, Some(Trap::Interrupt));
         }
@@ -171,18 +171,12 @@ mod tests {
             let thread = Arc::downgrade(&epoch.shared);
             let guest = (!sleeps).then(|| epoch.ticking());
             if sleeps {
-                wait_until_the_thread_sleeps(&epoch);
+                wait_until(|| epoch.shared.state().asleep);
             }
             drop(epoch);
             drop(guest);
-            wait_until_dropped(|| thread.strong_count() == 0);
+            wait_until(|| thread.strong_count() == 0);
         }
         Ok(())
-    }
-
-    fn wait_until_dropped(dropped: impl Fn() -> bool) {
-        while !dropped() {
-            thread::yield_now();
-        }
     }
 }

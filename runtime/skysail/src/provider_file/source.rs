@@ -42,7 +42,6 @@ pub(crate) struct OciComponent {
     reference: Reference,
     registry: Registry,
     settings: OciSourceSettings,
-    mirrors: Vec<String>,
     /// All settings, including certificates and credentials, to compare sources.
     written: (String, Option<RegistryCredentials>),
 }
@@ -99,8 +98,8 @@ impl ComponentSource {
             // Policy and mirrors are part of the key: a component that was archived under another
             // policy, or that another mirror sent, must not serve.
             Self::Oci(component) => {
-                let OciComponent { reference, settings, mirrors, .. } = &**component;
-                let mirrors: String = mirrors.iter().map(|host| format!(", mirror {host}")).collect();
+                let OciComponent { reference, registry, settings, .. } = &**component;
+                let mirrors: String = registry.mirrors().iter().map(|host| format!(", mirror {host}")).collect();
                 let policy = settings.signatures.as_ref().map(|policy| format!(", signed by {policy}"));
                 format!("oci {}{mirrors}{}", reference.whole(), policy.unwrap_or_default())
             }
@@ -328,7 +327,6 @@ impl Check<'_> {
             oci.trusted_hosts.insert(proxy.host().to_owned());
         }
         let written = (format!("{oci:?}{ca_bundle:?}{signatures:?}"), credentials.clone());
-        let mirrors = oci.mirrors.clone();
         let registry = Registry::new(RegistryOptions {
             host: reference.resolve_registry().to_owned(),
             mirrors: oci.mirrors,
@@ -344,7 +342,7 @@ impl Check<'_> {
             self.invalid_field(place, format!("{:#}", anyhow::Error::from(error)))
         })?;
         let settings = OciSourceSettings { poll, timeout, signatures, ..defaults };
-        Ok(OciComponent { reference, registry, settings, mirrors, written })
+        Ok(OciComponent { reference, registry, settings, written })
     }
 
     fn registry_credentials(&mut self, from: &CredentialsFrom) -> Result<RegistryCredentials, Finding> {

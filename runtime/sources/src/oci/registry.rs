@@ -120,6 +120,12 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// The hosts that are tried before the registry.
+    #[must_use]
+    pub fn mirrors(&self) -> &[String] {
+        &self.options.mirrors
+    }
+
     /// Nothing is sent yet.
     ///
     /// # Errors

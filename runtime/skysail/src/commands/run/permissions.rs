@@ -1,11 +1,7 @@
 //! Checks that the account has all permissions that the controllers need. Missing permissions are
 //! logged by name at the start and shown by `/readyz`.
 
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::join_all;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
@@ -54,19 +50,15 @@ pub(super) struct Permissions {
     enabled: EnabledControllers,
     missing: watch::Sender<Option<String>>,
     /// Whether the last check had an answer to each question.
-    is_known: AtomicBool,
+    is_known: bool,
 }
 
 impl Permissions {
     /// Checks each permission of the enabled controllers.
     pub(super) async fn ask_for(clients: &Clients, enabled: EnabledControllers) -> Self {
-        let permissions = Self {
-            clients: clients.clone(),
-            enabled,
-            missing: watch::Sender::new(None),
-            is_known: AtomicBool::new(false),
-        };
-        permissions.ask().await;
+        let missing = watch::Sender::new(None);
+        let mut permissions = Self { clients: clients.clone(), enabled, missing, is_known: false };
+        permissions.is_known = permissions.ask().await;
         permissions
     }
 
@@ -76,17 +68,17 @@ impl Permissions {
     }
 
     /// Repeats the check until it is dropped.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
         loop {
-            let is_complete = self.is_known.load(Ordering::Relaxed) && self.missing.borrow().is_none();
+            let is_complete = self.is_known && self.missing.borrow().is_none();
             tokio::time::sleep(if is_complete { WHILE_COMPLETE } else { WHILE_MISSING }).await;
-            self.ask().await;
+            self.is_known = self.ask().await;
         }
     }
 
-    /// Checks each permission, and logs a warning if the missing permissions have changed.
-    async fn ask(&self) {
-        self.is_known.store(false, Ordering::Relaxed);
+    /// Checks each permission, and logs a warning if the missing permissions have changed. Returns
+    /// whether each question had an answer.
+    async fn ask(&self) -> bool {
         let needed = needed(&self.clients, self.enabled);
         let answers = join_all(needed.iter().map(|(client, right)| allowed(client, *right))).await;
         let mut missing = BTreeSet::new();
@@ -99,11 +91,10 @@ impl Permissions {
                     // The result of the check before stays valid.
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(error, "cannot check the permission to {verb} {resource}{slash}{subresource}");
-                    return;
+                    return false;
                 }
             }
         }
-        self.is_known.store(true, Ordering::Relaxed);
         let text = (!missing.is_empty()).then(|| {
             let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
             format!("this account has no permission to {missing}, which the controllers need; bind a ClusterRole like the one in deploy/manifests/rbac.yaml to the account")
@@ -112,6 +103,7 @@ impl Permissions {
         if let Some(text) = text.filter(|_| is_new) {
             tracing::warn!("{text}");
         }
+        true
     }
 }
 
