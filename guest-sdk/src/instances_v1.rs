@@ -62,13 +62,13 @@ pub trait InstancesV1 {
     /// As [`InstancesV1::node_addresses`]; `Unsupported` leaves it to the name.
     fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>>;
 
-    /// The cloud's ID of the node's machine, the part after `<name>://`; also for a machine that is
-    /// off.
+    /// The ID that the cloud gave the node's machine: the part of the provider ID after
+    /// `<name>://`. A machine that is off has an ID, too.
     ///
     /// # Errors
     ///
-    /// `NotFound` where the machine does not exist: the node may be deleted. `Unsupported` where
-    /// the cloud has no IDs.
+    /// `NotFound` where the machine does not exist: the manager may then delete the node.
+    /// `Unsupported` where the cloud has no IDs.
     fn instance_id(&self, name: &str) -> Result<String>;
 
     /// Type of a machine by its node's name; empty where it is unknown.

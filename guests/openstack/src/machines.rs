@@ -39,7 +39,8 @@ enum By {
     Name(String),
 }
 
-/// As `instances.describe`, for names and provider IDs of nodes.
+/// Answers `instances.describe` of the contract. `nodes` has the name of each node and, where the
+/// node has one, its provider ID.
 pub(crate) fn describe(
     cloud: &impl Cloud,
     settings: &Settings,

@@ -122,7 +122,8 @@ impl<C: Cloud> Routing<'_, C> {
         Ok((router, distinct(ports.into_iter().map(|port| port.network_id))))
     }
 
-    /// Removes and adds routes of the router; the routes that could not be added.
+    /// Removes the routes `stale` from the router and adds the routes `missing`. Returns each route
+    /// that could not be added, with its error.
     fn change(&self, router: Router, stale: &[RouterRoute], missing: &[RouterRoute]) -> Result<Failed> {
         if !self.extensions.atomic {
             return self.replace(router, stale, missing);
@@ -135,7 +136,7 @@ impl<C: Cloud> Routing<'_, C> {
         }
         match self.cloud.send(self.put("add_extraroutes", missing)) {
             Ok(_) => Ok(Vec::new()),
-            // One wrong route fails all: each by itself, to know which.
+            // One wrong route fails the whole request, so each route is sent in a separate request.
             Err(Error::Invalid(_)) if missing.len() > 1 => {
                 let tried = missing.iter().take(BATCH_MAX);
                 let calls = tried.map(|route| self.put("add_extraroutes", std::slice::from_ref(route)));

@@ -74,7 +74,7 @@ pub enum ProvidersError {
     #[error("the providers {0:?} and {1:?} are both marked as default; mark at most one")]
     TwoDefaults(String, String),
     /// More than [`Providers::MAX`] providers.
-    #[error("{0} providers are configured; one process runs at most {max}", max = Providers::MAX)]
+    #[error("{0} providers are configured, and one process runs at most {max}; remove providers", max = Providers::MAX)]
     TooMany(usize),
 }
 

@@ -307,8 +307,8 @@ fn source_ranges(spec: &core::ServiceSpec, annotation: Option<&str>, problems: &
     ranges
 }
 
-/// The parser of `ipnet` accepts leading zeros, as in 010.0.0.0/8, which others read as octal or
-/// refuse.
+/// Whether the text is a CIDR. The parser of `ipnet` would also accept leading zeros (010.0.0.0/8),
+/// which other programs read as octal or refuse.
 fn is_cidr(text: &str) -> bool {
     let Some((ip, bits)) = text.split_once('/') else { return false };
     let max = match ip.parse() {

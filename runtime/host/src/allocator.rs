@@ -23,9 +23,9 @@ pub fn hold_little_free_memory() {
 
 /// Returns the free memory of all threads' heaps to the system.
 ///
-/// glibc returns only the end of a heap by itself. A burst of calls leaves free memory between
-/// blocks that are still used, and each thread has a heap of its own: with 2,000 nodes and 1,000
-/// Services, 12 of 30 MiB.
+/// glibc returns only the free memory at the end of a heap by itself. After a burst of calls, free
+/// memory lies between blocks that are still used, and each thread has a separate heap. With 2,000
+/// nodes and 1,000 Services, 12 MiB of 30 MiB were free.
 pub fn give_back_free_memory() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "the allocator's functions are those of C")]

@@ -1,9 +1,9 @@
 //! Generated Rust bindings for the contract in `wit/`: the types, one trait for each import, one
 //! set of indices for each exported interface.
 //!
-//! The world is `complete-provider` of `skysail:legacy`, which has all interfaces, but it is never
-//! instantiated as a whole: the `GuestIndices` of each interface show which interfaces a component
-//! exports. Only `imports` and `convert` use these types.
+//! The world `complete-provider` of the package `skysail:legacy` has the interfaces of both
+//! packages. The host never instantiates the world as a whole: the `GuestIndices` of each interface
+//! tell whether a component exports the interface. Only `imports` and `convert` use these types.
 
 wasmtime::component::bindgen!({
     path: ["../../wit/v0.1.0", "../../wit/legacy-v0.1.0"],

@@ -78,8 +78,8 @@ pub(crate) const REVIEW_PARTS_MAX: usize = 20_000;
 /// Bodies of admission reviews that are read at the same time; further bodies wait.
 pub(crate) const BODIES_MAX: usize = 64;
 
-/// The same of one address, so that one client that sends its bodies slowly cannot block the API
-/// server.
+/// Bodies of one client address that are read at the same time. Fewer than [`BODIES_MAX`], so that
+/// a client that sends its bodies slowly leaves places for the API server.
 pub(crate) const BODIES_OF_ONE_ADDRESS_MAX: usize = 16;
 
 /// Time for a body to arrive. An API server waits 10 s for a webhook by default.
@@ -88,8 +88,9 @@ pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parsed admission reviews at the same time; the API server waits for the others.
 pub(crate) const WEBHOOKS_AT_ONCE: usize = 16;
 
-/// The same of one address, so that one client whose reviews take a provider long cannot block the
-/// API server.
+/// Parsed admission reviews of one client address at the same time. Fewer than
+/// [`WEBHOOKS_AT_ONCE`], so that a client whose reviews a provider answers slowly leaves places for
+/// the API server.
 pub(crate) const WEBHOOKS_OF_ONE_ADDRESS_AT_ONCE: usize = 12;
 
 /// Bytes of a client's text in an answer or a log line.

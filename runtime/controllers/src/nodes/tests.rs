@@ -312,7 +312,8 @@ async fn an_early_reader_hides_no_change_from_the_other_readers() {
     assert!(!nodes.publish(0));
 }
 
-/// Between two publications all Services see the same set: new nodes cause no separate call.
+/// Between two publications of the node set all Services get the set that the first reader built: a
+/// node that comes in between causes no separate call for each Service.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_was_read_stays_until_the_next_publication() {
     let nodes = nodes();

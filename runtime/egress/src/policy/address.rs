@@ -141,8 +141,8 @@ pub enum CidrError {
     /// The CIDR contains more than one refused range, or a refused range and public addresses.
     #[error("is wider than any range that may be opened; allow each network by itself, for example {0} ({1})")]
     TooWide(IpNet, &'static str),
-    /// No server has an address in the range.
-    #[error("is {0}: no server has such an address, and it cannot be allowed")]
+    /// The range can never be opened.
+    #[error("is {0}, and such addresses can never be allowed; leave it out")]
     Never(&'static str),
     /// See [`EgressPolicy::CIDRS_MAX`].
     #[error("exceeds the limit of {} CIDRs; merge adjacent CIDRs into larger ones", EgressPolicy::CIDRS_MAX)]

@@ -464,12 +464,12 @@ fn the_error_of_a_bad_cidr_names_the_place_the_reason_and_the_remedy() {
         allowCidrs[1]: "::/0" is wider than any range that may be opened; allow each network by itself, for example fc00::/7 (unique-local)
         allowCidrs[1]: "10.0.0.0/7" is wider than any range that may be opened; allow each network by itself, for example 10.0.0.0/8 (private)
         allowCidrs[1]: "8.8.8.0/24" is public; public addresses need no permission, leave it out
-        allowCidrs[1]: "0.0.0.0/8" is unspecified: no server has such an address, and it cannot be allowed
-        allowCidrs[1]: "224.0.0.0/4" is multicast: no server has such an address, and it cannot be allowed
+        allowCidrs[1]: "0.0.0.0/8" is unspecified, and such addresses can never be allowed; leave it out
+        allowCidrs[1]: "224.0.0.0/4" is multicast, and such addresses can never be allowed; leave it out
         allowCidrs[1]: "::ffff:10.0.0.0/104" spells IPv4 addresses as IPv6; write them as IPv4
         allowCidrs[1]: "64:ff9b::/96" spells IPv4 addresses as IPv6; write them as IPv4
-        allowCidrs[1]: "2002::/16" is 6to4: no server has such an address, and it cannot be allowed
-        allowCidrs[1]: "4000::/8" is not assigned: no server has such an address, and it cannot be allowed
+        allowCidrs[1]: "2002::/16" is 6to4, and such addresses can never be allowed; leave it out
+        allowCidrs[1]: "4000::/8" is not assigned, and such addresses can never be allowed; leave it out
         allowCidrs[1]: "localhost" is not a CIDR; write an address and a prefix length, as in 10.20.0.0/16 or 127.0.0.1/32
     "#]].assert_eq(&lines);
 }

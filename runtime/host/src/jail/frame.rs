@@ -1,5 +1,6 @@
-//! The protocol between parent and child: one request, then one or two answers, each with a header
-//! of fixed size.
+//! The protocol between the manager (parent) and its compile jail (child). The parent sends one
+//! request. The child answers with the examination and then, if the component is admitted and the
+//! request asks for machine code, with the machine code. Each has a header of fixed size.
 
 use std::io::{self, Read, Write};
 

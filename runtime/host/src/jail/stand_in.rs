@@ -28,7 +28,8 @@ pub(crate) enum Said {
     OutOfTime,
 }
 
-/// A compiler whose children always give these answers, which are stored in a file in the folder.
+/// A compiler with a fake child process, a shell script that gives `answers` to each request. The
+/// script reads the answers from the file `said` in `folder`.
 pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compiler {
     let mut said = Vec::new();
     let own = compatibility(engine);

@@ -66,7 +66,7 @@ fn signatures(files: &[PathBuf], certificate: CertificateArgs) -> anyhow::Result
     if let Some(file) = trusted_root {
         let shown = file.display();
         let json = text_file::read("--trusted-root", &file, "a trusted root in JSON")?;
-        let root = TrustRoot::from_json(&json).map_err(|error| anyhow!("--trusted-root: {shown} holds {error}"))?;
+        let root = TrustRoot::from_json(&json).map_err(|error| anyhow!("--trusted-root: {shown} is {error}"))?;
         signers.trust_root = Some(root);
     }
     let count = signers.keys.len() + signers.identities.len();
@@ -120,6 +120,6 @@ mod tests {
         let error = |root: &PathBuf| format!("{:#}", signatures(&[], by(root.clone())).unwrap_err());
         assert!(error(&root).starts_with("--trusted-root: cannot read "), "{}", error(&root));
         fs::write(&root, "{}").unwrap();
-        assert!(error(&root).contains("root.json holds not a trusted root (failed to parse JSON"), "{}", error(&root));
+        assert!(error(&root).contains("root.json is not a trusted root (failed to parse JSON"), "{}", error(&root));
     }
 }

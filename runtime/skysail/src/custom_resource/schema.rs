@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 /// The keyword of CEL rules.
 pub(super) const VALIDATIONS: &str = "x-kubernetes-validations";
 
-/// A place in a schema, and keywords to add there. A place is the end of a path, in whole names:
-/// `egress.rules[].origins[]`; `.*` stands for the values of a map.
+/// A place in a schema, and keywords to add there. A place matches each path that ends with the
+/// place at the start of a name: `rules[].origins[]` matches `spec.egress.rules[].origins[]`. `.*`
+/// stands for the values of a map.
 pub(super) type Entry = (&'static str, Value);
 
 /// A visit of one schema; the path to it begins with `spec`.

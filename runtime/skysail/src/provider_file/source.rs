@@ -397,7 +397,7 @@ impl Check<'_> {
             }
             TrustRootFrom::Json(json) => (format!("{FIELD}.json"), json.clone()),
         };
-        TrustRoot::from_json(&json).map_err(|error| self.invalid_field(&field, format!("it holds {error}")))
+        TrustRoot::from_json(&json).map_err(|error| self.invalid_field(&field, format!("it is {error}")))
     }
 
     fn duration(&self, field: &str, text: Option<&str>, default: Duration) -> Result<Duration, Finding> {

@@ -119,7 +119,8 @@ impl Keeper {
         self.read(move || archive.get(&provider, &source, bytes_max)).await.flatten()
     }
 
-    /// What is read from the disk; `None` if the disk does not answer within [`READ_MAX`].
+    /// The result of `read`, which reads the disk; `None` if the disk does not answer within
+    /// [`READ_MAX`].
     async fn read<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match timeout(READ_MAX, spawn_blocking(read)).await {
             // A task that was cancelled is a process that ends.
@@ -127,7 +128,7 @@ impl Keeper {
             Err(_) => {
                 tracing::warn!(
                     provider.name = self.provider,
-                    "--state-dir: the disk does not answer within {} s; the provider starts without what is kept on it",
+                    "--state-dir: the disk does not answer within {} s, so the provider starts without its archived release and its list of rolled-back releases; check the disk",
                     READ_MAX.as_secs()
                 );
                 None

@@ -219,7 +219,7 @@ impl RegistryFailure {
                 return Some(format!("{sign}, as source.oci.signatures requires; the manager then uses it").into());
             }
             Self::WronglySigned { .. } => {
-                "sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+                "sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
             }
         };
         Some(text.into())

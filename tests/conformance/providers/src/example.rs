@@ -21,10 +21,11 @@ struct Egress {
     rules: Vec<EgressRuleSpec>,
 }
 
-/// The egress rules of `guests/GUEST/provider.yaml`, after these replacements in the text.
+/// The egress rules of `provider.yaml` in the folder of `guest`, the file that users copy.
 ///
-/// Origins are replaced by those of the proxies, and names by those of the environment. So the
-/// suite shows that a provider needs no other rule.
+/// Each `(from, to)` of `replacements` is applied to the text: origins become those of the test's
+/// proxies, names and IDs those of the test's cloud. The rules are otherwise the same, so the tests
+/// show that the provider needs no further rule.
 ///
 /// # Errors
 /// The file cannot be read, or a text that is to be replaced is not in it.

@@ -56,7 +56,7 @@ async fn a_failing_page_of_500_nodes_is_one_log_line_of_each_controller_in_a_min
 /// The route controller decides after a pass when the next one begins.
 #[rstest]
 #[case::periodic(false, "60s")]
-// Two passes failed before, and each failure doubles the wait.
+// Only this mode counts failed passes: two failed before, and each doubles the wait of 60 s.
 #[case::watch_based(true, "240s")]
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_the_routes_is_logged_with_the_time_of_the_next_pass(

@@ -10,8 +10,8 @@ use skysail_provider::{Code, Error};
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
-/// Clouds `a` (default), `b`, `c` and `d`; each has an initialised node, an instance for a new
-/// node, and a class.
+/// Four clouds: `a` (default), `b`, `c` and `d`. Each has an initialised node and a machine for a
+/// new node. All but `a` select nodes; `c` and `d` select the same label and share a class.
 async fn three() -> World {
     let world = World::with(vec![
         Cloud::new("a").default_of_all().class("a.example/lb"),

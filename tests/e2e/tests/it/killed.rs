@@ -36,9 +36,10 @@ use crate::{ALONE, simulated::Simulated};
 const CLUSTERS: u32 = 4;
 const KILLS: u32 = 200;
 
-/// All controllers have work. There is no Lease, because the next process would wait until it
-/// expires; other tests cover hand-overs. There is no breaker, because most machines may be deleted
-/// while no manager runs.
+/// `--leader-elect=false`: a new process would wait until the Lease of the killed process expires;
+/// other tests cover hand-overs. `--cluster-cidr`: the route controller has work, too.
+/// `--node-deletion-max-percent=100`: users delete most machines while no manager runs, and the
+/// breaker would hold back the deletion of the nodes.
 const FLAGS: [&str; 3] = ["--leader-elect=false", "--cluster-cidr=10.244.0.0/16", "--node-deletion-max-percent=100"];
 
 /// Longest delay of a request before the cloud handles it, in milliseconds.

@@ -199,7 +199,7 @@ fn a_signature_policy_that_cannot_be_met_is_refused() {
         (
             "{keys: [{file: not.pem}]}",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.keys[0].file: it holds not a public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.keys[0].file: it holds no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"#
             ]],
         ),
         (
@@ -270,13 +270,13 @@ fn identities_that_could_never_be_verified_are_refused() {
         (
             format!("{{{one}, trustRoot: {{file: not.pem}}}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.file: it holds not a trusted root (failed to parse JSON: expected ident at line 1 column 2); give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.file: it is not a trusted root (failed to parse JSON: expected ident at line 1 column 2); give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
             ]],
         ),
         (
             format!("{{{one}, trustRoot: {{json: '{{}}'}}}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.json: it holds not a trusted root (failed to parse JSON: missing field `mediaType` at line 1 column 2); give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.json: it is not a trusted root (failed to parse JSON: missing field `mediaType` at line 1 column 2); give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
             ]],
         ),
         (

@@ -37,7 +37,7 @@ pub struct PublicKey {
 pub enum PublicKeyError {
     /// The text is not PEM, or the PEM is not a public key.
     #[error(
-        "not a public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
+        "no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
     )]
     Pem,
     /// A private key.

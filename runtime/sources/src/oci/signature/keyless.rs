@@ -101,7 +101,7 @@ pub enum TrustRootError {
     )]
     NoTime,
     /// A part of the root is invalid.
-    #[error("a trusted root that cannot be used ({0}); write it again")]
+    #[error("an invalid trusted root ({0}); create it again (cosign trusted-root create)")]
     Unusable(String),
 }
 

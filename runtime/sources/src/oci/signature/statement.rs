@@ -26,7 +26,7 @@ const SIMPLE_SIGNING_TYPE: &str = "cosign container image signature";
 /// Why a signature of an artifact does not count.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
-    #[error("is by the signer of another signature, and each signer counts once")]
+    #[error("is by a signer whose other signature counts, and each signer counts once")]
     Again,
     #[error("is by none of the trusted keys")]
     Signer,

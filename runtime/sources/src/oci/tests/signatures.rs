@@ -285,7 +285,7 @@ async fn a_key_and_an_identity_count_as_two_signers() {
         artifact,
         pull(&server, both()).await,
         expect![
-            "ArtifactWronglySigned: DIGEST has 1 of 2 required signatures (signatures found: 2; the last invalid one is by the signer of another signature, and each signer counts once); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 1 of 2 required signatures (signatures found: 2; the last invalid one is by a signer whose other signature counts, and each signer counts once); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
         ],
     );
     attach(&server, artifact, &[keyless, signer.bundle(artifact, SIGN)]);
@@ -297,19 +297,19 @@ async fn a_signature_by_an_unknown_key_for_another_artifact_or_of_another_statem
     let (server, signer, artifact) = signed_component().await;
     attach(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is by none of the trusted keys); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is by none of the trusted keys); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 
     // A valid signature of another artifact.
     attach(&server, artifact, &[signer.bundle(Digest::of(b"another"), SIGN)]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is for another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is for another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 
     // A scan report, signed with the same key.
     attach(&server, artifact, &[signer.bundle(artifact, "https://cosign.sigstore.dev/attestation/vuln/v1")]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is not a signature but an attestation (https://cosign.sigstore.dev/attestation/vuln/v1)); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is not a signature but an attestation (https://cosign.sigstore.dev/attestation/vuln/v1)); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 
     // The payload under a signature was changed.
@@ -318,14 +318,14 @@ async fn a_signature_by_an_unknown_key_for_another_artifact_or_of_another_statem
     changed["dsseEnvelope"]["payload"] = good["dsseEnvelope"]["payload"].clone();
     attach(&server, artifact, &[changed]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is by none of the trusted keys); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is by none of the trusted keys); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 
     let text = simple_signing(Digest::of(b"another"));
     attach(&server, artifact, &[]);
     attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is for another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one is for another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 }
 
@@ -341,7 +341,7 @@ async fn as_many_keys_as_required_have_to_sign() {
         artifact,
         pulled,
         expect![
-            "ArtifactWronglySigned: DIGEST has 1 of 2 required signatures (signatures found: 2; the last invalid one is by the signer of another signature, and each signer counts once); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 1 of 2 required signatures (signatures found: 2; the last invalid one is by a signer whose other signature counts, and each signer counts once); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
         ],
     );
     // One in each form.
@@ -367,31 +367,31 @@ async fn the_error_of_an_invalid_signature_names_the_reason() {
         (
             keyless,
             expect![
-                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one was made with a certificate, and the policy has only keys); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one was made with a certificate, and the policy has only keys); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
         (
             text_signed,
             expect![
-                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one cannot be read (it signs a message instead of a statement)); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one cannot be read (it signs a message instead of a statement)); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
         (
             huge,
             expect![
-                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one has 307274 bytes, and the limit is 262144); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one has 307274 bytes, and the limit is 262144); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
         (
             no_base64,
             expect![
-                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one cannot be read (Invalid symbol 27, offset 0.)); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one cannot be read (Invalid symbol 27, offset 0.)); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
         (
             json!([]),
             expect![
-                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2)); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 1; the last invalid one cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2)); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
     ];
@@ -479,7 +479,7 @@ async fn of_a_thousand_signatures_only_the_first_are_checked() {
     bundles.push(signer.bundle(artifact, SIGN));
     attach(&server, artifact, &bundles);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 64; the last invalid one is by none of the trusted keys); sign the artifact with a trusted key or identity, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST has 0 of 1 required signatures (signatures found: 64; the last invalid one is by none of the trusted keys); sign the artifact with the required number of trusted keys or identities, or correct source.oci.signatures"
         ]).await;
     assert!(server.asked().len() < 140, "64 signatures with two requests each");
 }
@@ -593,7 +593,7 @@ fn a_text_that_is_not_a_public_key_is_refused() {
         (
             String::new(),
             expect![
-                "not a public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
+                "no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
             ],
         ),
         (
@@ -605,7 +605,7 @@ fn a_text_that_is_not_a_public_key_is_refused() {
         (
             pem("CERTIFICATE", b"x"),
             expect![
-                "not a public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
+                "no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
             ],
         ),
         (pem("PUBLIC KEY", b"x"), expect!["a public key that cannot be read; write it again with cosign public-key"]),

@@ -33,10 +33,10 @@ fn a_text_that_is_not_a_trusted_root_is_refused() {
         .assert_eq(&refused(&without("certificateAuthorities").to_string()));
     expect!["a trusted root with neither a transparency log nor a timestamp authority, so that the time of a signature cannot be verified; add one (cosign trusted-root create --rekor, --tsa)"].assert_eq(&refused(&timeless.to_string()));
     expect![
-        "a trusted root that cannot be used (invalid trusted certificate: TrailingData(SignedData)); write it again"
+        "an invalid trusted root (invalid trusted certificate: TrailingData(SignedData)); create it again (cosign trusted-root create)"
     ]
     .assert_eq(&refused(&broken.to_string()));
-    expect!["a trusted root that cannot be used (invalid trusted root: duplicate trusted log ID: 89dfaf7aa562d3896316a5c28d4268893ae5d570448bfa7c186eefa8525941ce); write it again"].assert_eq(&refused(&twice.to_string()));
+    expect!["an invalid trusted root (invalid trusted root: duplicate trusted log ID: 89dfaf7aa562d3896316a5c28d4268893ae5d570448bfa7c186eefa8525941ce); create it again (cosign trusted-root create)"].assert_eq(&refused(&twice.to_string()));
     expect!["not a trusted root: it has 307200 bytes, and the limit is 262144"]
         .assert_eq(&refused(&" ".repeat(300 << 10)));
 }
