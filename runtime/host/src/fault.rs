@@ -1,11 +1,11 @@
-//! Whose fault it is that a component cannot be loaded, or answers otherwise than its predecessor.
-//! `skysail_slot::fault` has the rule, and decides it for calls.
+//! Whose fault it is that a component is refused before it serves: because it cannot be loaded, or
+//! because of its answers. `skysail_slot::fault` has the rule, and decides it for calls.
 
 use std::io;
 
 use skysail_provider::{Code, Limit};
 use skysail_slot::{
-    Fault,
+    Fault, RefusalReason,
     fault::{CallObservation, of_call},
 };
 use wasmtime::PoolConcurrencyLimitError;
@@ -23,6 +23,25 @@ pub(crate) const fn of_compared(code: Code, limit: Option<Limit>, seen: CallObse
         _ => of_call(code, limit, CallObservation { denied: false, ..seen }),
     }
 }
+
+/// The fault where the release answered, and the answer is the reason of the refusal. A
+/// cloud-config that the release does not accept, or an origin that no egress rule allows, is for
+/// the operator to correct; the other answers are wrong under every setting.
+pub(crate) const fn of_answer(reason: RefusalReason) -> Fault {
+    match reason {
+        RefusalReason::ConfigRefused | RefusalReason::EgressNotAllowed => Fault::Operator,
+        _ => Fault::Release,
+    }
+}
+
+/// The fault where the release did not answer: the fault of the failed call.
+pub(crate) fn of_silence(call: Option<Fault>) -> Fault {
+    call.unwrap_or(Fault::Machine)
+}
+
+/// The fault where the answers took longer than the judgement of settings may. This bound is
+/// shorter than the deadline of a call, so the release has not failed.
+pub(crate) const OF_A_SLOW_ANSWER: Fault = Fault::Machine;
 
 /// The fault where a component could not be compiled.
 pub(crate) const fn of_compilation(error: &CompileError) -> Fault {

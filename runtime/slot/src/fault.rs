@@ -1,11 +1,11 @@
 //! Whose fault a failure is: the release's, the machine's, the cloud's or the operator's.
 //!
-//! This module decides it for calls, and `fault` in `skysail-host` for components that cannot be
-//! loaded. Nothing else decides it.
+//! This module decides it for calls, and `fault` in `skysail-host` for components that are refused
+//! before they serve. Nothing else decides it.
 //!
 //! # Rule
 //! - Only a fault of the release counts in probation and for a canary, and only it quarantines a
-//!   digest.
+//!   digest. A fault of the operator refuses an offer until the settings change.
 //! - A call in which the cloud failed a request (no answer, an answer whose head exceeds the
 //!   limits, 408, 429, 5xx), or the issuer of its credential did, is the cloud's fault, and a call
 //!   in which a request was denied (by the operator's rules or credentials, by the issuer of a

@@ -152,7 +152,7 @@ impl<'a> Attempt<'a> {
             let rollout = &options.rollout;
             let (report, judged) = shadow(&self.loader.memory, rollout, &active.provider, &provider).await;
             self.shadow = Some(report);
-            judged.map_err(|(reason, text)| self.refuse(reason, Fault::Release, &text))?;
+            judged.map_err(|(reason, text)| self.refuse_answer(reason, &text))?;
         }
         self.advance();
         let release = (self.component.clone(), compiled);
@@ -168,7 +168,7 @@ impl<'a> Attempt<'a> {
         Ok(info)
     }
 
-    /// A slow answer is no fault of the release: the bound is shorter than its deadline.
+    /// New settings are judged for longer than [`JUDGEMENT_MAX`].
     fn too_slow(&self) -> Refusal {
         let (reason, function) = match self.candidate.stage {
             Stage::Described => (RefusalReason::CheckConfigFailed, "check-config"),
@@ -178,7 +178,7 @@ impl<'a> Attempt<'a> {
         let text = format!(
             "identity.{function} of the release did not answer within {seconds} s, the time limit for checking new settings"
         );
-        self.refuse(reason, Fault::Machine, &text)
+        self.refuse(reason, fault::OF_A_SLOW_ANSWER, &text)
     }
 
     /// The next stage is reached.
@@ -199,6 +199,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// The reason of the refusal is an answer of the release.
+    fn refuse_answer(&self, reason: RefusalReason, text: &str) -> Refusal {
+        self.refuse(reason, fault::of_answer(reason), text)
+    }
+
     fn refuse(&self, reason: RefusalReason, fault: Fault, text: &str) -> Refusal {
         let CandidateStatus { digest, origin, stage } = self.candidate.clone();
         let reason_text = format!("{origin}: {text}");
@@ -214,7 +219,7 @@ impl<'a> Attempt<'a> {
         Failed { error, fault }: &Failed,
         must: &str,
     ) -> Refusal {
-        let (code, fault) = (error.code.category(), fault.unwrap_or(Fault::Machine));
+        let (code, fault) = (error.code.category(), fault::of_silence(*fault));
         let remedy = if fault.is_lasting() { must } else { "the release is not at fault; the manager tries it again" };
         self.refuse(reason, fault, &format!("its identity.{function} failed ({code}: {error}); {remedy}"))
     }
@@ -277,7 +282,7 @@ impl<'a> Attempt<'a> {
                 Err(self.refuse(RefusalReason::LinkFailed, fault::of_linking(&error), &with_causes(&error)))
             }
             // Linking panicked, which the component may have caused, or the process ends.
-            Err(error) => Err(self.refuse(RefusalReason::LinkFailed, Fault::Release, &with_causes(&error))),
+            Err(error) => Err(self.refuse_answer(RefusalReason::LinkFailed, &with_causes(&error))),
         }
     }
 
@@ -293,7 +298,7 @@ impl<'a> Attempt<'a> {
         if has_machines && info.provider_id_schemes.is_empty() && !options.claims_prefixes {
             let text = "it exports instances and describes no provider-id-schemes; name the scheme of its provider IDs in identity.describe; for provider IDs \
                         without a scheme, list their prefixes in spec.providerIdPrefixes of the provider";
-            return Err(self.refuse(RefusalReason::NoProviderIdScheme, Fault::Release, text));
+            return Err(self.refuse_answer(RefusalReason::NoProviderIdScheme, text));
         }
         if let Some(active) = self.active {
             self.compare(active, &info, &interfaces)?;
@@ -314,7 +319,7 @@ impl<'a> Attempt<'a> {
                 lost.join(", "),
                 active.info.version
             );
-            return Err(self.refuse(RefusalReason::InterfaceLost, Fault::Release, &text));
+            return Err(self.refuse_answer(RefusalReason::InterfaceLost, &text));
         }
         if !is_same_identity(&active.info, info) && !options.allow_identity_change {
             let text = format!(
@@ -322,7 +327,7 @@ impl<'a> Attempt<'a> {
                  would no longer be known as this provider's; keep name and schemes, or set allowIdentityChange for this provider",
                 info.name, info.provider_id_schemes, active.info.name, active.info.provider_id_schemes
             );
-            return Err(self.refuse(RefusalReason::IdentityChanged, Fault::Release, &text));
+            return Err(self.refuse_answer(RefusalReason::IdentityChanged, &text));
         }
         Ok(())
     }
@@ -343,7 +348,7 @@ impl<'a> Attempt<'a> {
         }
         let shown: Vec<_> = fatal.iter().take(PROBLEMS_SHOWN_MAX).map(|problem| shown(problem)).collect();
         let text = format!("it refuses the cloud-config: {}; correct the cloud-config", shown.join("; "));
-        Err(self.refuse(RefusalReason::ConfigRefused, Fault::Operator, &text))
+        Err(self.refuse_answer(RefusalReason::ConfigRefused, &text))
     }
 
     async fn check_origins(&self, release: &Release) -> Result<(), Refusal> {
@@ -359,7 +364,7 @@ impl<'a> Attempt<'a> {
         let serves_with_it =
             |active: &Active| self.is_active() && active.provider.sandbox().config() == sandbox.config();
         if !self.active.is_some_and(serves_with_it) {
-            return Err(self.refuse(RefusalReason::EgressNotAllowed, Fault::Operator, &unmet));
+            return Err(self.refuse_answer(RefusalReason::EgressNotAllowed, &unmet));
         }
         // Egress rules that the operator removes do not stop the active release.
         tracing::warn!(
