@@ -18,6 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    emptied::DeletedWith,
     findings::Findings,
     ledger::Generation,
     metrics::ControllerMetrics,
@@ -152,6 +153,11 @@ impl Lane {
     pub(crate) fn generation(&self) -> Generation {
         // Both counters only grow, so each change produces a new sum.
         (self.id, self.release().wrapping_add(self.edits.load(Ordering::Relaxed)))
+    }
+
+    /// What the provider deletes load balancers with now.
+    pub(crate) fn deletes_with(&self) -> DeletedWith {
+        (self.generation(), *self.rotations.borrow())
     }
 
     /// Changes with the release and with its settings.

@@ -25,6 +25,7 @@ pub(crate) mod unclaimed;
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{EventKind, ObjectReference};
 use tokio::time::Instant;
 
@@ -147,15 +148,19 @@ fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: PlanAn
         None => ObjectOwner::NoOwner,
     };
     let entry = context.held(key, lane);
+    let lanes = context.lanes.all();
     let may_hold = |lane: &&Arc<Lane>| lane.provider.info().is_none() || lane.provider.load_balancers().is_some();
+    let has_emptied = |object: &core::Service, lane: &Lane| context.emptied.contains(key, object, lane.deletes_with());
+    let emptied = |lane: &&Arc<Lane>| object.as_ref().is_some_and(|object| has_emptied(object, lane));
     Observed {
+        may_hold: lanes.iter().filter(may_hold).map(|lane| lane.id).collect(),
+        emptied: lanes.iter().filter(emptied).map(|lane| lane.id).collect(),
         object,
         waits: entry.as_ref().map(|entry| entry.waits(Instant::now())).unwrap_or_default(),
         entry,
         object_owner,
         provider: lane.name.clone(),
         lane: lane.id,
-        may_hold: context.lanes.all().iter().filter(may_hold).map(|lane| lane.id).collect(),
         answers,
         release_wait: context.ledger.release_wait(key, Instant::now()),
         shared: context.nodes.shared(lane.id),

@@ -67,6 +67,10 @@ impl Subject<'_> {
                 return Ok(Some(PlanAnswers { found: Some(found), ..answers }));
             }
             (Plan::DeleteRemembered(service), _) => self.delete_remembered(service).await,
+            (Plan::NoHolder, _) => {
+                let text = "no provider exports load-balancers, so the load balancer of this Service cannot be deleted; add its provider again";
+                Err(unknown_holder(Code::Unsupported, text))
+            }
             (Plan::Cleanup { service, holders, .. }, _) => self.cleanup(service, holders).await,
             (Plan::Release { service, empties_status }, Some(object)) => {
                 self.release(object, service, *empties_status).await
@@ -242,10 +246,6 @@ impl Subject<'_> {
     /// Deletes the load balancer of an existing object at each of these providers.
     async fn cleanup(&self, service: &Arc<Service>, holders: &[LaneId]) -> Result<(), Error> {
         self.record(PlanOutcome::Begun);
-        if holders.is_empty() {
-            let text = "no provider exports load-balancers, so the load balancer of this Service cannot be deleted; add its provider again";
-            return Err(unknown_holder(Code::Unsupported, text));
-        }
         let mut failures = Vec::new();
         for holder in holders {
             // A failure may take long, and the user may want the load balancer again meanwhile.
@@ -276,22 +276,18 @@ impl Subject<'_> {
         version(self.context.services.get(self.key).as_deref()) != version(self.observed.object.as_deref())
     }
 
-    /// Deletes the load balancer at one provider that may hold it, unless an earlier try has.
+    /// Deletes the load balancer at one provider that may hold it.
     async fn delete_at(&self, holder: LaneId, service: &Arc<Service>) -> Result<(), Error> {
         let Some(holder) = self.context.lanes.get(holder) else {
             let text = "a provider that may have the load balancer was removed meanwhile; add the provider again";
             return Err(unknown_holder(Code::NotServing, text));
         };
-        let (emptied, object) = (&self.context.emptied, self.observed.object.as_deref());
-        let by = (holder.generation(), *holder.rotations.borrow());
-        if object.is_some_and(|object| emptied.contains(self.key, object, by)) {
-            return Ok(());
-        }
+        let by = holder.deletes_with();
         let deleted = self.delete_held(&holder, service).await;
         // The report names the provider that plans.
         deleted.map_err(|error| if holder == *self.lane { error } else { error.at(&holder.name) })?;
-        if let Some(object) = object {
-            emptied.add(self.key, object, by);
+        if let Some(object) = &self.observed.object {
+            self.context.emptied.add(self.key, object, by);
         }
         Ok(())
     }

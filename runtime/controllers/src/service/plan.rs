@@ -52,6 +52,9 @@ pub(crate) struct Observed {
     /// The providers that may have made a load balancer: those with load balancers, and those
     /// without a release.
     pub(crate) may_hold: Vec<LaneId>,
+    /// The providers that have deleted the load balancer of this object, which has not changed
+    /// since; see `emptied.rs`.
+    pub(crate) emptied: Vec<LaneId>,
     pub(crate) answers: PlanAnswers,
     pub(crate) shared: SharedNodes,
     /// Generation of the planning provider.
@@ -89,7 +92,9 @@ pub(crate) enum Plan {
     DeleteRemembered(Arc<Service>),
     /// The entry is obsolete: its load balancer is deleted, or does not exist.
     Forget,
-    /// Delete the load balancer at each of these providers.
+    /// The load balancer has to be deleted, and no provider can have made it: an error.
+    NoHolder,
+    /// Delete the load balancer at each of these providers; at none if all have deleted it.
     Cleanup {
         service: Arc<Service>,
         holders: Vec<LaneId>,
@@ -232,9 +237,22 @@ fn is_unasked(observed: &Observed) -> bool {
 /// asked to delete it in any case, because a cloud may return stale data.
 fn misnamed(observed: &Observed, service: Arc<Service>) -> Plan {
     match observed.may_hold.contains(&observed.lane) {
-        true => Plan::Cleanup { service, holders: vec![observed.lane], misnamed: true },
+        true => Plan::Cleanup { service, holders: unemptied(observed, &[observed.lane]), misnamed: true },
         false => Plan::Forget,
     }
+}
+
+/// Plans the deletion of the load balancer at the providers that may have made it.
+fn cleanup(observed: &Observed, service: Arc<Service>, holders: &[LaneId]) -> Plan {
+    match holders {
+        [] => Plan::NoHolder,
+        holders => Plan::Cleanup { service, holders: unemptied(observed, holders), misnamed: false },
+    }
+}
+
+/// Those that have not deleted the load balancer yet.
+fn unemptied(observed: &Observed, holders: &[LaneId]) -> Vec<LaneId> {
+    holders.iter().copied().filter(|holder| !observed.emptied.contains(holder)).collect()
 }
 
 /// Plans for an existing object that this provider does not serve, or not any more.
@@ -246,17 +264,15 @@ fn misnamed(observed: &Observed, service: Arc<Service>) -> Plan {
 fn departure(observed: &Observed, object: &core::Service, service: Service) -> Plan {
     let is_wanted = is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
     let leaves = !is_wanted || observed.object_owner == ObjectOwner::OtherProvider;
-    let cleanup = |service, holders| Plan::Cleanup { service, holders, misnamed: false };
+    let this = [observed.lane];
     let Some(entry) = &observed.entry else {
         return match (has_finalizer(object), is_load_balancer(object)) {
             (false, _) => Plan::Nothing,
             // If the type changed while this process was down, the class is lost with it, and no
             // annotation names a provider.
             (true, false) if let Some(wait) = observed.release_wait.filter(|wait| !wait.is_zero()) => Plan::Wait(wait),
-            (true, false) => cleanup(Arc::new(service), observed.may_hold.clone()),
-            (true, true) if observed.object_owner == ObjectOwner::Own => {
-                cleanup(Arc::new(service), vec![observed.lane])
-            }
+            (true, false) => cleanup(observed, Arc::new(service), &observed.may_hold),
+            (true, true) if observed.object_owner == ObjectOwner::Own => cleanup(observed, Arc::new(service), &this),
             // The finalizer of the other owner, even if it has the same name.
             (true, true) => Plan::Nothing,
         };
@@ -280,21 +296,21 @@ fn departure(observed: &Observed, object: &core::Service, service: Service) -> P
     if entry.state != State::Unconfirmed {
         match is_unprotected(observed, entry, object) && !is_foreign {
             true => Plan::Repair { add_finalizer: true, status: None },
-            false => cleanup(service, vec![observed.lane]),
+            false => cleanup(observed, service, &this),
         }
     } else if is_unasked(observed) {
         Plan::Confirm(service)
     } else if is_foreign {
         // Other load balancers for it belong to the controller of that class.
         match observed.may_hold.contains(&observed.lane) {
-            true => cleanup(service, vec![observed.lane]),
+            true => cleanup(observed, service, &this),
             false => release(service),
         }
     } else if is_wanted {
         // The owner's load balancer stays.
         misnamed(observed, service)
     } else {
-        cleanup(service, observed.may_hold.clone())
+        cleanup(observed, service, &observed.may_hold)
     }
 }
 

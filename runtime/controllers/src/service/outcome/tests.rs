@@ -31,6 +31,7 @@ fn observed() -> Observed {
         provider: "fake".to_owned(),
         lane: 1,
         may_hold: vec![1, 2],
+        emptied: Vec::new(),
         answers: PlanAnswers::default(),
         shared: Nodes::default().shared(0),
         generation: (1, 7),

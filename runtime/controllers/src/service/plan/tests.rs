@@ -27,7 +27,8 @@ use crate::{
 /// `released`. Differences between them: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`,
 /// `two-failed-updates`, `other-release`, `other-class`. The owner: `other-owner`, `no-owner`; by
 /// default this provider. The answers: `exists`, `absent`, `found`, `not-found`. This provider is
-/// 1; 2 has load balancers too, and with `no-load-balancers` 2 alone.
+/// 1; 2 has load balancers too, and with `no-load-balancers` 2 alone, with `no-holder` none. Those
+/// that have deleted the load balancer: `emptied-here`, `emptied-there`.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
@@ -78,7 +79,16 @@ fn planned(words: &str) -> String {
         },
         provider: "fake".to_owned(),
         lane: 1,
-        may_hold: if has("no-load-balancers") { vec![2] } else { vec![1, 2] },
+        may_hold: match () {
+            () if has("no-holder") => Vec::new(),
+            () if has("no-load-balancers") => vec![2],
+            () => vec![1, 2],
+        },
+        emptied: [("emptied-here", 1), ("emptied-there", 2)]
+            .into_iter()
+            .filter(|(w, _)| has(w))
+            .map(|(_, lane)| lane)
+            .collect(),
         answers: PlanAnswers {
             exists: has("exists").then_some(true).or(has("absent").then_some(false)),
             found: has("found").then_some(true).or(has("not-found").then_some(false)),
@@ -95,6 +105,7 @@ fn shown(plan: Plan) -> String {
         Plan::Nothing => "nothing".to_owned(),
         Plan::DeleteRemembered(service) => format!("delete the load balancer of uid {}", service.uid),
         Plan::LookUp(_) => "look up".to_owned(),
+        Plan::NoHolder => "no holder".to_owned(),
         Plan::Confirm(_) => "confirm".to_owned(),
         Plan::Cleanup { service, holders, misnamed } => {
             let port = if service.ports.iter().any(|port| port.port == 81) { " port=81" } else { "" };
@@ -291,6 +302,15 @@ fn a_load_balancer_that_the_named_provider_does_not_have_is_sought_where_it_may_
     check("named not-found lb finalizer other-owner", expect!["cleanup of [1] misnamed"]);
     check("named not-found lb class other-class finalizer no-owner", expect!["cleanup of [1]"]);
     check("named not-found gone absent", expect!["cleanup of [1] misnamed"]);
+}
+
+/// One of them may be unreachable for hours, and each retry would call the others again.
+#[test]
+fn a_provider_that_has_deleted_the_load_balancer_is_not_asked_again() {
+    check("clusterip finalizer emptied-there", expect!["cleanup of [1]"]);
+    check("lb finalizer deleting emptied-here", expect!["cleanup of []"]);
+    check("named not-found lb finalizer other-owner emptied-here", expect!["cleanup of [] misnamed"]);
+    check("clusterip finalizer no-holder", expect!["no holder"]);
 }
 
 #[test]

@@ -135,6 +135,7 @@ fn for_all(mut check: impl FnMut(Observed)) {
                         provider: "fake".to_owned(),
                         lane: LANES[0],
                         may_hold: LANES.into(),
+                        emptied: Vec::new(),
                         answers: PlanAnswers::default(),
                         shared: shared.clone(),
                         generation: (1, 1),
@@ -168,7 +169,7 @@ fn a_wanted_load_balancer_is_never_deleted_and_an_unwanted_one_is_never_created(
         let wanted = is_wanted(&observed) && is_same_object(&observed);
         let allowed = match plan {
             Plan::Nothing => true,
-            Plan::LookUp(_) | Plan::Confirm(_) => !wanted,
+            Plan::LookUp(_) | Plan::Confirm(_) | Plan::NoHolder => !wanted,
             Plan::DeleteRemembered(_) | Plan::Forget | Plan::Cleanup { .. } | Plan::Release { .. } => !wanted,
             // Only the finalizer, before a deletion.
             Plan::Repair { add_finalizer: true, status: None } => is_same_object(&observed),
