@@ -26,6 +26,8 @@ use crate::{Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudW
 const LAG_MAX_MS: u64 = 2_000;
 /// The error of a call that waited for the cloud until its deadline.
 const HANGS: &str = "the cloud did not answer within 10 s";
+/// The error of a call whose guest got no CPU time until the deadline.
+const STARVES: &str = "the guest got no CPU time within 10 s";
 /// How the errors of failed and of denied requests begin: with the status of the cloud's answer.
 const FAILED: [&str; 4] = ["429 ", "500 ", "502 ", "503 "];
 const DENIED: [&str; 2] = ["401 ", "403 "];
@@ -51,11 +53,11 @@ pub(crate) fn seen(error: &Error) -> CallObservation {
         cloud_failed: is_any(&FAILED),
         denied: is_any(&DENIED),
         waited_for_cloud,
-        computed: !waited_for_cloud,
+        computed: !waited_for_cloud && error.message != STARVES,
     }
 }
 
-/// How a cloud is out of order.
+/// How a cloud, or the machine that runs its provider's guests, is out of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
     /// Every request fails.
@@ -64,6 +66,8 @@ pub(crate) enum Outage {
     Hangs,
     /// Every request is denied.
     Denies,
+    /// A busy machine gives the guests no CPU time, so that no call ends before its deadline.
+    Starves,
 }
 
 /// A false answer of a provider.
@@ -115,8 +119,8 @@ struct Inner {
 struct Fate {
     before: Duration,
     after: Duration,
-    /// No answer comes before the host ends the call.
-    hangs: bool,
+    /// The host ends the call at its deadline, with this error.
+    hangs: Option<&'static str>,
     refused: Option<Error>,
     answer_lost: bool,
     lag: Duration,
@@ -299,11 +303,11 @@ impl Cloud {
     }
 
     async fn answer<T>(&self, sender: &Sender<'_>, what: &str, fate: &Fate, result: T) -> Result<T> {
-        if fate.hangs {
+        if let Some(text) = fate.hangs {
             wait(HOST_DEADLINE).await;
             sender.fence.check()?;
-            let error = Error::new(Code::DeadlineExceeded, HANGS);
-            self.story.tell(self.name, format_args!("{what} (for {}) hangs: {error}", sender.process));
+            let error = Error::new(Code::DeadlineExceeded, text);
+            self.story.tell(self.name, format_args!("{what} (for {}) does not end: {error}", sender.process));
             return Err(error);
         }
         wait(fate.after).await;
@@ -349,7 +353,7 @@ impl Inner {
         let mut fate = Fate {
             before: chance.milliseconds(5..=if slow { effect_max } else { 50 }),
             after: chance.milliseconds(5..=if slow { 20_000 } else { 50 }),
-            hangs: chance.once_in(weather.hangs),
+            hangs: chance.once_in(weather.hangs).then_some(HANGS),
             refused: None,
             answer_lost: chance.once_in(weather.error_after),
             lag: if chance.once_in(weather.stale) { chance.milliseconds(0..=LAG_MAX_MS) } else { Duration::ZERO },
@@ -362,7 +366,8 @@ impl Inner {
             match outage {
                 Outage::Fails => fate.refused = Some(Error::new(Code::Unavailable, "503 service unavailable")),
                 Outage::Denies => fate.refused = Some(Error::new(Code::Denied, "403 forbidden")),
-                Outage::Hangs => fate.hangs = true,
+                Outage::Hangs => fate.hangs = Some(HANGS),
+                Outage::Starves => fate.hangs = Some(STARVES),
             }
         } else if chance.once_in(weather.too_many) {
             fate.refused = Some(Error::retry_after(chance.milliseconds(1_000..=30_000), "429 too many requests"));

@@ -44,11 +44,11 @@ const LOOK: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_mins(12);
 
 /// How often a cloud that is out of order is so in each way.
-const OUTAGES: [(u32, Outage); 3] = [(2, Outage::Fails), (1, Outage::Hangs), (2, Outage::Denies)];
+const OUTAGES: [(u32, Outage); 4] = [(2, Outage::Fails), (1, Outage::Hangs), (2, Outage::Denies), (1, Outage::Starves)];
 /// The same in a busy cluster: without calls enough to be compared, no release is suspected because
 /// of calls that fail, and not trap.
-const OUTAGES_BUSY: [(u32, Outage); 2] = [(1, Outage::Fails), (1, Outage::Hangs)];
-/// The shortest time for which a cloud hangs: calls that hang are few.
+const OUTAGES_BUSY: [(u32, Outage); 3] = [(1, Outage::Fails), (1, Outage::Hangs), (1, Outage::Starves)];
+/// The shortest time for which calls do not end: such calls are few.
 const HANGS_MIN: Duration = Duration::from_secs(90);
 
 /// The result of a day.
@@ -312,7 +312,7 @@ impl Day {
         let is_busy = self.plan.population.0 > 0;
         let outage = self.outages.weighted(if is_busy { &OUTAGES_BUSY[..] } else { &OUTAGES[..] });
         let outage = outage.unwrap_or(Outage::Fails);
-        let time = if outage == Outage::Hangs { time.max(HANGS_MIN) } else { time };
+        let time = if matches!(outage, Outage::Hangs | Outage::Starves) { time.max(HANGS_MIN) } else { time };
         if let Some(cloud) = self.site.clouds.get(index) {
             let (after, long) = (pause.as_millis(), time.as_millis());
             self.site.story.tell(cloud.name, format_args!("{outage:?} at every request for {long} ms, in {after} ms"));
@@ -320,7 +320,7 @@ impl Day {
             match outage {
                 // Where a guest says that a request was denied, the release is not suspected.
                 Outage::Denies => self.vendor.offer_careless(index),
-                Outage::Fails | Outage::Hangs => self.vendor.offer_good(index),
+                Outage::Fails | Outage::Hangs | Outage::Starves => self.vendor.offer_good(index),
             }
         }
     }

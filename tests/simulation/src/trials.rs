@@ -60,7 +60,8 @@ struct Trial {
 pub(crate) fn is_own_fault(error: &Error) -> bool {
     let codes = [Code::Trapped, Code::LimitExceeded, Code::Internal, Code::DeadlineExceeded];
     let seen = seen(error);
-    codes.contains(&error.code) && !(seen.cloud_failed || seen.denied || seen.waited_for_cloud)
+    let is_starved = error.code == Code::DeadlineExceeded && !seen.computed;
+    codes.contains(&error.code) && !(seen.cloud_failed || seen.denied || is_starved)
 }
 
 impl Trials {
