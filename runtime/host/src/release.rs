@@ -85,7 +85,9 @@ pub enum ReleaseError {
     #[error("the component does not export skysail:provider/identity@0.1.0, so it is not a provider")]
     NoIdentity,
     /// An export has a name of the contract, but another type.
-    #[error("the component exports {interface} with a type that differs from the contract; build the component against skysail:provider@0.1.0")]
+    #[error(
+        "the component exports {interface} with a type that differs from the contract; build the component against skysail:provider@0.1.0"
+    )]
     Export {
         /// `identity` or one of [`Interface::name`].
         interface: &'static str,

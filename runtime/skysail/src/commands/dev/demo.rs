@@ -282,7 +282,9 @@ async fn service_goes(dev: &Dev) -> anyhow::Result<Shown> {
     let snapshot = dev.world.cloud.snapshot();
     let left = snapshot.elastic_ips.len() + snapshot.virtual_servers.len();
     if left > 0 {
-        bail!("the Service is deleted, but {left} elastic IPs and virtual servers are left in the simulated cloud, which is a bug of Skysail: please report it");
+        bail!(
+            "the Service is deleted, but {left} elastic IPs and virtual servers are left in the simulated cloud, which is a bug of Skysail: please report it"
+        );
     }
     Ok(Shown {
         what: "the finalizer held the Service until the cloud was clean".to_owned(),
