@@ -93,7 +93,8 @@ impl Site {
         Ok(leases.get("cloud-controller-manager").await?)
     }
 
-    async fn leader(&self) -> Result<String> {
+    /// The identity of the manager that holds the Lease; each process has its own.
+    pub(crate) async fn leader(&self) -> Result<String> {
         let holder = self.lease().await?.spec.and_then(|spec| spec.holder_identity);
         holder.filter(|holder| !holder.is_empty()).context("no manager holds the Lease")
     }
