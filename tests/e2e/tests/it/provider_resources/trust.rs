@@ -25,7 +25,7 @@ pub(super) async fn rotated(world: &World) -> Result<()> {
     eventually("the Service gets an address", PATIENCE, || address_of(&world.client, "rotated"))
         .await
         .map_err(|error| error.context(world.manager.log_tail()))?;
-    before_the_next_try(world)?;
+    before_the_next_try(world).await?;
     let after = world.object()?;
     for place in ["/status/active", "/status/swaps", "/metadata/generation"] {
         let [before, after] = [&before, &after].map(|object| object.pointer(place));
@@ -36,16 +36,26 @@ pub(super) async fn rotated(world: &World) -> Result<()> {
 
 /// Regression: after a rotation of the credential a denied Service waited for its next try, which
 /// the log announces.
-fn before_the_next_try(world: &World) -> Result<()> {
-    let time = |line: &Value| Ok::<_, anyhow::Error>(at(line, "/timestamp").parse::<Timestamp>()?);
-    let denied = |line: &Value| line["object.name"] == "rotated" && line["controller.next_try"].is_string();
+///
+/// The line of a call in the log names no object, so the Event of this Service tells when its
+/// `ensure` succeeded, or a little later.
+async fn before_the_next_try(world: &World) -> Result<()> {
+    let denied = |line: &Value| line["object.name"] == "rotated" && line["controller.outcome"] == "Denied";
     let denied = world.manager.lines(denied).pop().context("no line announces the next try")?;
     let wait: f64 = at(&denied, "/controller.next_try").trim_end_matches('s').parse()?;
-    let ensured = |line: &Value| line["provider.operation"] == "load-balancers.ensure" && line["call.outcome"] == "Ok";
-    let ensured = world.manager.lines(ensured).pop().context("no call succeeded")?;
-    let took = time(&ensured)?.duration_since(time(&denied)?).as_secs_f64();
+    let ensured = eventually("the Event of the Service", PATIENCE, || std::future::ready(ensured(world))).await?;
+    // An Event has whole seconds.
+    let took = ensured.duration_since(at(&denied, "/timestamp").parse()?).as_secs_f64() + 1.0;
     ensure!(took < wait, "the Service was tried again after {took} s, no earlier than the announced {wait} s");
     Ok(())
+}
+
+/// When the one successful `ensure` of the Service `rotated` was reported.
+fn ensured(world: &World) -> Result<Timestamp> {
+    let about = "involvedObject.kind=Service,involvedObject.name=rotated,reason=EnsuredLoadBalancer";
+    let events =
+        world.server.kubectl(&["get", "events", "--field-selector", about, "-o", "custom-columns=:.firstTimestamp"])?;
+    events.trim().parse().with_context(|| format!("not one Event about {about}: {events:?}"))
 }
 
 /// A signature policy that no artifact fulfils: the current artifact is refused, and so is the next
