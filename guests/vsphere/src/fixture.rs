@@ -1,10 +1,7 @@
 //! Common code of the tests: an in-memory vCenter with the rules of govmomi's simulator, and its
 //! objects.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
-};
+use std::{cell::RefCell, collections::BTreeMap};
 
 use skysail_guest_sdk::{Error, Result};
 
@@ -51,18 +48,25 @@ pub(crate) struct FakeVcenter {
     log: RefCell<Vec<String>>,
     /// Every request fails with this.
     pub(crate) failure: RefCell<Option<Error>>,
-    /// The role of the account on the datacenter.
-    pub(crate) role: Cell<i64>,
+    /// What is above the machines, with the roles of the account.
+    pub(crate) above: RefCell<Vec<Entity>>,
+}
+
+/// An object above machines on which the account has the role Read-only.
+pub(crate) fn readable(kind: &str, id: &str) -> Entity {
+    Entity { of: Ref::new(kind, id), roles: vec![-2], ..Entity::default() }
 }
 
 impl FakeVcenter {
     pub(crate) fn new(machines: Vec<Machine>) -> Self {
+        let folder = readable("Folder", "group-v1");
+        let datacenter = Entity { machines: Some(folder.of.clone()), ..readable("Datacenter", "datacenter-1") };
         Self {
             machines: RefCell::new(machines),
             attached: RefCell::default(),
             log: RefCell::default(),
             failure: RefCell::default(),
-            role: Cell::new(-2),
+            above: RefCell::new(vec![datacenter, folder]),
         }
     }
 
@@ -82,8 +86,8 @@ impl Cloud for FakeVcenter {
         "https://vcenter"
     }
 
-    fn datacenters(&self) -> Result<usize> {
-        Ok(1)
+    fn containers(&self) -> Result<Vec<Ref>> {
+        Ok(vec![Ref::new("Datacenter", "datacenter-1")])
     }
 
     fn read(&self, ids: &[String], _paths: &[&str]) -> Result<Vec<Machine>> {
@@ -111,11 +115,7 @@ impl Cloud for FakeVcenter {
 
     fn roles(&self) -> Result<Vec<Entity>> {
         self.request("roles".to_owned())?;
-        Ok(vec![Entity {
-            of: Ref::new("Datacenter", "datacenter-1"),
-            roles: vec![self.role.get()],
-            ..Entity::default()
-        }])
+        Ok(self.above.borrow().clone())
     }
 }
 

@@ -3,25 +3,23 @@
 //! A machine is found by its ID in vCenter, which an earlier call has learned, and else by a
 //! search: a few machines one by one in vCenter's index, many in one list of all machines.
 
+mod evidence;
 mod page;
 mod roster;
 mod wanted;
 
 use std::collections::BTreeMap;
 
-use skysail_guest_sdk::{Error, Result};
+use skysail_guest_sdk::Result;
 
 pub(crate) use self::page::never_gone;
 pub(crate) use self::wanted::{Key, Wanted};
 use self::{page::Page, roster::Roster};
-use crate::vim::{Entity, Machine};
+use crate::vim::{Entity, Machine, Ref};
 
 /// Look-ups one by one in one call, over all datacenters: each takes up to three requests, and a
 /// call may make 64.
 const LOOKED_UP_MAX: usize = 16;
-
-/// The built-in roles of an account that may read nothing: no access, anonymous, view.
-const ROLES_WITHOUT_READ: [i64; 3] = [-5, -4, -3];
 
 /// A key of vCenter's search index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +35,8 @@ pub(crate) trait Cloud {
     /// The name for messages.
     fn name(&self) -> &str;
 
-    /// The number of places where each query of [`Cloud::search`] is made.
-    fn datacenters(&self) -> Result<usize>;
+    /// The places where each query of [`Cloud::search`] is made: datacenters, or the root folder.
+    fn containers(&self) -> Result<Vec<Ref>>;
 
     /// The machines of these IDs with these properties; those that do not exist are left out.
     fn read(&self, ids: &[String], paths: &[&str]) -> Result<Vec<Machine>>;
@@ -49,7 +47,8 @@ pub(crate) trait Cloud {
     /// The IDs of the machines that each query finds.
     fn search(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<String>>>;
 
-    /// The places of the search, with the roles of the account.
+    /// The places of the search and all that is between them and the machines, with the roles of
+    /// the account.
     fn roles(&self) -> Result<Vec<Entity>>;
 }
 
@@ -79,7 +78,7 @@ pub(crate) fn find<C: Cloud>(
     let (mut page, mut places) = (Page::new(wanted, clouds.len()), 0);
     for (number, (cloud, index)) in clouds.iter().zip(&mut *indexes).enumerate() {
         page.ask(number, |page| {
-            places += cloud.datacenters()?; // (client)
+            places += cloud.containers()?.len(); // (client)
             read_known(cloud, index, page, paths) // (client)
         });
     }
@@ -95,7 +94,7 @@ pub(crate) fn find<C: Cloud>(
     }
     for (number, cloud) in clouds.iter().enumerate() {
         if page.has_absent() {
-            page.ask(number, |_| check_readable(cloud).map(|()| Vec::new())); // (client)
+            page.ask(number, |_| check_evidence(cloud).map(|()| Vec::new())); // (client)
         }
     }
     let found = page.finish(&clouds.iter().map(Cloud::name).collect::<Vec<_>>())?; // (pure)
@@ -164,21 +163,9 @@ fn with_uuid_of_query(mut machine: Machine, queries: &[Query<'_>], found: &[Vec<
     machine
 }
 
-/// An account that may read nothing finds nothing, and every machine would look gone.
-fn check_readable<C: Cloud>(cloud: &C) -> Result<()> {
-    let places = cloud.roles()?;
-    let readable = |place: &Entity| place.roles.iter().any(|role| !ROLES_WITHOUT_READ.contains(role));
-    match places.iter().find(|place| !readable(place)) {
-        None if !places.is_empty() => Ok(()),
-        place => Err(Error::Denied(format!(
-            "{}: the account may not read {}; give it the role Read-only there, with its children",
-            cloud.name(),
-            place.map_or_else(
-                || "the configured datacenters".to_owned(),
-                |place| format!("{} {}", place.of.kind, place.of.id)
-            ),
-        ))),
-    }
+/// An account that may not read a machine does not find it, and the machine would look gone.
+fn check_evidence<C: Cloud>(cloud: &C) -> Result<()> {
+    evidence::check(cloud.name(), &cloud.containers()?, &cloud.roles()?)
 }
 
 fn distinct(ids: impl Iterator<Item = String>) -> Vec<String> {

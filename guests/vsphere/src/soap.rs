@@ -38,12 +38,16 @@ impl Soap {
 
     /// A request with this body: the element of the method.
     pub(crate) fn request(&self, body: &str) -> Request {
+        Self::request_of(&self.api, body)
+    }
+
+    fn request_of(api: &Api, body: &str) -> Request {
         let envelope = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
              <soapenv:Envelope xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" \
              xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\"><soapenv:Body>{body}</soapenv:Body></soapenv:Envelope>"
         );
-        let request = self.api.post(&["sdk"]).header("soapaction", ACTION);
+        let request = api.post(&["sdk"]).header("soapaction", ACTION);
         request.body("text/xml; charset=utf-8", envelope.into_bytes())
     }
 
@@ -54,6 +58,15 @@ impl Soap {
     /// Those of [`Fault::error`] and of the transport.
     pub(crate) fn call(&self, body: &str) -> Result<Response> {
         self.request(body).send()
+    }
+
+    /// Calls the method that gives the next page of a list.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Fault::error_of_next_page`] and of the transport.
+    pub(crate) fn call_for_next_page(&self, body: &str) -> Result<Response> {
+        Self::request_of(&self.api.clone().judged_by(judge_next_page), body).send()
     }
 }
 
@@ -70,11 +83,19 @@ pub(crate) fn answer(body: &[u8]) -> Result<Reader<'_>> {
     Err(Error::Internal("unexpected XML: neither the response of a method nor a fault".to_owned()))
 }
 
-/// A fault has the status 500.
 fn judge(response: &Response) -> Option<Error> {
+    judged(response, Fault::error)
+}
+
+fn judge_next_page(response: &Response) -> Option<Error> {
+    judged(response, Fault::error_of_next_page)
+}
+
+/// A fault has the status 500.
+fn judged(response: &Response, error: fn(&Fault, String) -> Error) -> Option<Error> {
     let fault = (response.status == 500).then(|| fault(&response.body).ok().flatten())??;
     let said = fault.to_string();
-    Some(fault.error(response.message(&said)))
+    Some(error(&fault, response.message(&said)))
 }
 
 fn fault(body: &[u8]) -> Result<Option<Fault>> {
@@ -119,12 +140,29 @@ impl Fault {
             // The host has logged in again and repeated the request once.
             "NotAuthenticated" => Error::Denied(format!("{message}; check the account of the credential")),
             "NoPermission" => Error::Denied(format!(
-                "{message}; give the account the role Read-only on the nodes' datacenters, with its children"
+                "{message}; give the account the role Read-only on the nodes' datacenters, with \"Propagate to \
+                 children\""
             )),
             "InvalidLogin" | "InvalidLocale" | "PasswordExpired" | "RestrictedVersion" => Error::Denied(message),
             "InvalidArgument" | "InvalidProperty" | "InvalidRequest" | "InvalidType" | "MethodNotFound"
             | "NotSupported" => Error::Internal(message),
             _ => Error::Unavailable(message),
+        }
+    }
+
+    /// The host's reaction to this fault of the request for the next page of a list. The session
+    /// that read the page before knows the token, and the host may have begun another session.
+    fn error_of_next_page(&self, message: String) -> Error {
+        match self.kind.as_str() {
+            "InvalidArgument" | "InvalidProperty" => Error::Unavailable(format!(
+                "{message}: the session with the list has ended between two pages; the next call reads the list again"
+            )),
+            // A fault of vCenter Server 7.0.3 to 8.0.2: github.com/vmware/govmomi/issues/3455.
+            "NoPermission" => Error::Denied(format!(
+                "{message}: vCenter Server 7.0.3 to 8.0.2 continues a list only for accounts with a role on the root \
+                 folder; give the account the role Read-only there, too, where it need not propagate"
+            )),
+            _ => self.error(message),
         }
     }
 }
@@ -171,6 +209,18 @@ mod tests {
         assert!(matches!(error("InvalidProperty"), Error::Internal(_)));
         assert!(matches!(error("HostCommunication"), Error::Unavailable(_)));
         assert!(matches!(error(""), Error::Unavailable(_)));
+    }
+
+    /// `internal` counts against a release of the component, which then is rolled back.
+    #[test]
+    fn a_page_that_the_next_session_does_not_know_is_read_again_and_is_not_a_fault_of_the_release() {
+        let error =
+            |kind: &str| Fault { kind: kind.to_owned(), ..Fault::default() }.error_of_next_page(kind.to_owned());
+        for kind in ["InvalidArgument", "InvalidProperty"] {
+            assert!(matches!(error(kind), Error::Unavailable(text) if text.contains("reads the list again")), "{kind}");
+        }
+        assert!(matches!(error("NoPermission"), Error::Denied(text) if text.contains("root folder")));
+        assert!(matches!(error("InvalidLogin"), Error::Denied(_)));
     }
 
     #[test]

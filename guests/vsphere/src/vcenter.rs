@@ -117,25 +117,30 @@ impl<'a> Vcenter<'a> {
     }
 
     /// The objects' properties, page by page.
-    fn retrieve<T: Object>(&self, what: (&str, &[&str]), objects: &[Ref], walk: Walk, page: usize) -> Result<Vec<T>> {
+    fn retrieve<T: Object>(
+        &self,
+        what: &[(&str, &[&str])],
+        objects: &[Ref],
+        walk: Walk,
+        page: usize,
+    ) -> Result<Vec<T>> {
+        let mut all = Vec::new();
         if objects.is_empty() {
-            return Ok(Vec::new());
+            return Ok(all);
         }
         let collector = &self.scope()?.content.property_collector;
-        paging::collect(|token| {
-            let body = match token {
-                None => vim::retrieve_properties(collector, what, objects, walk, page),
-                Some(token) => vim::continue_retrieve_properties(collector, token),
-            };
-            let answer = self.soap.call(&body)?;
-            vim::page(&answer.body).map(|page| (page.objects, page.token))
-        })
-    }
-
-    /// The datacenters, or the root folder.
-    fn containers(&self) -> Result<Vec<Ref>> {
-        let Scope { content, datacenters } = self.scope()?;
-        Ok(if datacenters.is_empty() { vec![content.root_folder.clone()] } else { datacenters.clone() })
+        for first in vim::retrieve_properties(collector, what, objects, walk, page) {
+            all.append(&mut paging::collect(|token| {
+                let answer = match token {
+                    None => self.soap.call(&first)?,
+                    Some(token) => {
+                        self.soap.call_for_next_page(&vim::continue_retrieve_properties(collector, token))?
+                    }
+                };
+                vim::page(&answer.body).map(|page| (page.objects, page.token))
+            })?);
+        }
+        Ok(all)
     }
 
     /// The API of the tags below this path.
@@ -163,19 +168,20 @@ impl Cloud for Vcenter<'_> {
         &self.server.origin
     }
 
-    fn datacenters(&self) -> Result<usize> {
-        Ok(self.scope()?.datacenters.len().max(1))
+    fn containers(&self) -> Result<Vec<Ref>> {
+        let Scope { content, datacenters } = self.scope()?;
+        Ok(if datacenters.is_empty() { vec![content.root_folder.clone()] } else { datacenters.clone() })
     }
 
     fn read(&self, ids: &[String], paths: &[&str]) -> Result<Vec<Machine>> {
         let objects: Vec<_> = ids.iter().map(|id| Ref::machine(id)).collect();
         let whole = Machine::METADATA.iter().any(|path| paths.contains(path));
         let page = if whole { MACHINES_PER_PAGE } else { OBJECTS_PER_PAGE };
-        self.retrieve(("VirtualMachine", paths), &objects, Walk::None, page)
+        self.retrieve(&[("VirtualMachine", paths)], &objects, Walk::None, page)
     }
 
     fn list(&self, paths: &[&str]) -> Result<Vec<Machine>> {
-        self.retrieve(("VirtualMachine", paths), &self.containers()?, Walk::Down, OBJECTS_PER_PAGE)
+        self.retrieve(&[("VirtualMachine", paths)], &self.containers()?, Walk::Down, OBJECTS_PER_PAGE)
     }
 
     fn search(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<String>>> {
@@ -196,13 +202,13 @@ impl Cloud for Vcenter<'_> {
     }
 
     fn roles(&self) -> Result<Vec<Entity>> {
-        self.retrieve(("ManagedEntity", Entity::ROLES), &self.containers()?, Walk::None, OBJECTS_PER_PAGE)
+        self.retrieve(Entity::ROLES, &self.containers()?, Walk::Down, OBJECTS_PER_PAGE)
     }
 }
 
 impl Tags for Vcenter<'_> {
     fn places(&self, objects: &[Ref]) -> Result<Vec<Entity>> {
-        self.retrieve(("ManagedEntity", Entity::PLACE), objects, Walk::Up, OBJECTS_PER_PAGE)
+        self.retrieve(&[("ManagedEntity", Entity::PLACE)], objects, Walk::Up, OBJECTS_PER_PAGE)
     }
 
     fn attached(&self, objects: &[Ref]) -> Result<BTreeMap<Ref, Vec<String>>> {

@@ -49,7 +49,8 @@ pub(crate) enum Walk {
     None,
     /// The objects and all objects above them.
     Up,
-    /// All virtual machines below the objects, but for those in a vApp of a vApp.
+    /// The objects, and all datacenters, folders of machines, vApps and machines below, but for
+    /// those in a vApp of a vApp.
     Down,
 }
 
@@ -107,17 +108,23 @@ fn find_all(name: &str, index: &Ref, datacenter: Option<&Ref>, key: &str) -> Str
     method(name, index, &arguments)
 }
 
-/// `RetrievePropertiesEx` of at most `page` objects at once. Objects that do not exist are left
-/// out of the answer.
+/// The requests `RetrievePropertiesEx` for properties by type, each for at most `page` objects at
+/// once. Objects that do not exist are left out of the answers.
+///
+/// Only the answer of a walk has further pages: some vCenters refuse a second page to an account
+/// without a role on the root folder.
 pub(crate) fn retrieve_properties(
     collector: &Ref,
-    (kind, paths): (&str, &[&str]),
+    what: &[(&str, &[&str])],
     objects: &[Ref],
     walk: Walk,
     page: usize,
-) -> String {
-    let properties: String = paths.iter().map(|path| element("pathSet", path)).collect();
-    let properties = format!("<propSet>{}{properties}</propSet>", element("type", kind));
+) -> Vec<String> {
+    let properties = |(kind, paths): &(&str, &[&str])| {
+        let paths: String = paths.iter().map(|path| element("pathSet", path)).collect();
+        format!("<propSet>{}{paths}</propSet>", element("type", kind))
+    };
+    let properties: String = what.iter().map(properties).collect();
     let steps = walk.steps();
     let set = |objects: &[Ref]| {
         let mut set = format!("<specSet>{properties}");
@@ -131,9 +138,12 @@ pub(crate) fn retrieve_properties(
         set
     };
     // The steps have names, which are unique in one set.
-    let chunk = if steps.is_empty() { objects.len().max(1) } else { 1 };
-    let sets: String = objects.chunks(chunk).map(set).collect();
-    method("RetrievePropertiesEx", collector, &format!("{sets}<options><maxObjects>{page}</maxObjects></options>"))
+    let (of_request, of_set) = if steps.is_empty() { (page, page) } else { (objects.len(), 1) };
+    let request = |objects: &[Ref]| {
+        let sets: String = objects.chunks(of_set.max(1)).map(set).collect();
+        method("RetrievePropertiesEx", collector, &format!("{sets}<options><maxObjects>{page}</maxObjects></options>"))
+    };
+    objects.chunks(of_request.max(1)).map(request).collect()
 }
 
 impl Walk {
@@ -146,7 +156,6 @@ impl Walk {
             ]
             .concat(),
             Self::Down => [
-                "<skip>true</skip>".to_owned(),
                 step("datacenter", ("Datacenter", "vmFolder"), &["folder"]),
                 step("folder", ("Folder", "childEntity"), &["folder", "datacenter", "vApp"]),
                 step("vApp", ("VirtualApp", "vm"), &[]),

@@ -4,8 +4,9 @@ use skysail_guest_sdk::{Error, Result};
 
 use super::{Found, Index, LOOKED_UP_MAX, Wanted, find};
 use crate::{
-    fixture::{FakeVcenter, machine, uuid},
-    vim::Machine,
+    fixture::{FakeVcenter, machine, readable, uuid},
+    soap::Fault,
+    vim::{Entity, Machine, Ref, object::Permission},
 };
 
 /// A node with a provider ID.
@@ -23,10 +24,31 @@ fn ids(found: &[Result<Found>]) -> Vec<&str> {
 
 fn ask(cloud: &FakeVcenter, index: &mut Index, wanted: &[Wanted]) -> Vec<Result<Found>> {
     let (clouds, mut indexes) = (std::slice::from_ref(cloud), [std::mem::take(index)]);
-    let found = find(clouds, &mut indexes, wanted, Machine::POWER).unwrap();
+    let found = ask_all(clouds, &mut indexes, wanted).unwrap();
     let [after] = indexes;
     *index = after;
     found
+}
+
+fn ask_all(clouds: &[FakeVcenter], indexes: &mut [Index], wanted: &[Wanted]) -> Result<Vec<Result<Found>>> {
+    find(clouds, indexes, wanted, Machine::POWER)
+}
+
+/// The answer for a machine that no search finds, where this is above machines.
+#[track_caller]
+fn judge(above: Vec<Entity>) -> Error {
+    let cloud = FakeVcenter::new(vec![machine(1)]);
+    *cloud.above.borrow_mut() = above;
+    let found = find(&[cloud], &mut [Index::new()], &[node(1), node(2)], Machine::POWER);
+    found.unwrap().remove(1).unwrap_err()
+}
+
+fn datacenter() -> Entity {
+    Entity { machines: Some(Ref::new("Folder", "group-v1")), ..readable("Datacenter", "datacenter-1") }
+}
+
+fn folder() -> Entity {
+    readable("Folder", "group-v1")
 }
 
 #[test]
@@ -78,10 +100,58 @@ fn a_machine_that_was_registered_again_is_found_under_its_new_id() {
 
 #[test]
 fn an_account_that_lost_its_role_finds_nothing_and_nothing_is_gone() {
+    let lost = |entity: Entity| Entity { roles: vec![-3], ..entity };
+    for (above, name) in [
+        (vec![lost(datacenter()), folder()], "datacenter-1"),
+        (vec![datacenter(), lost(folder())], "group-v1"),
+        (vec![datacenter(), folder(), lost(readable("Folder", "group-v2"))], "group-v2"),
+        (vec![datacenter(), folder(), lost(readable("VirtualApp", "resgroup-v3"))], "resgroup-v3"),
+    ] {
+        let error = judge(above);
+        assert!(
+            matches!(&error, Error::Denied(text) if text.contains(name) && text.contains("Propagate")),
+            "{error:?}"
+        );
+    }
+    assert!(matches!(judge(vec![datacenter(), folder()]), Error::NotFound(_)));
+    // No machine was found at all.
     let cloud = FakeVcenter::new(Vec::new());
-    cloud.role.set(-3);
-    let found = find(&[cloud], &mut [Index::new()], &[node(1)], Machine::POWER);
-    assert!(matches!(found, Err(Error::Denied(text)) if text.contains("datacenter-1") && text.contains("Read-only")));
+    cloud.above.borrow_mut().clear();
+    assert!(matches!(ask_all(&[cloud], &mut [Index::new()], &[node(1)]), Err(Error::Denied(_))));
+}
+
+#[test]
+fn an_object_above_machines_that_vcenter_does_not_show_may_hide_them() {
+    let other = Entity { machines: Some(Ref::new("Folder", "group-v5")), ..readable("Datacenter", "datacenter-5") };
+    let fault = Fault { kind: "NoPermission".to_owned(), ..Fault::default() };
+    for (above, name) in [
+        (vec![other, readable("Folder", "group-v5")], "Datacenter datacenter-1"),
+        (vec![datacenter()], "Folder group-v1"),
+        (vec![readable("Datacenter", "datacenter-1")], "no datacenter"),
+        (vec![datacenter(), Entity { refused: Some(fault), ..folder() }], "NoPermission"),
+    ] {
+        let error = judge(above);
+        assert!(matches!(&error, Error::Denied(text) if text.contains(name)), "{name}: {error:?}");
+    }
+}
+
+#[test]
+fn a_permission_that_does_not_propagate_hides_machines() {
+    let given = |role, propagates| Permission { principal: "VC\\skysail".to_owned(), role, propagates };
+    let with = |entity: Entity, permission| Entity { permissions: vec![permission], ..entity };
+    for above in [
+        vec![with(datacenter(), given(-2, false)), folder()],
+        vec![datacenter(), with(folder(), given(-2, false))],
+        vec![datacenter(), folder(), with(readable("Folder", "group-v2"), given(-2, false))],
+    ] {
+        let error = judge(above);
+        let names = |text: &str| text.contains("VC\\skysail") && text.contains("propagate");
+        assert!(matches!(&error, Error::Denied(text) if names(text)), "{error:?}");
+    }
+    // A role that the account does not have is that of another account.
+    for permission in [given(-2, true), given(-1, false)] {
+        assert!(matches!(judge(vec![with(datacenter(), permission), folder()]), Error::NotFound(_)));
+    }
 }
 
 #[test]
@@ -89,14 +159,14 @@ fn a_vcenter_that_fails_hides_its_machines_and_those_of_others_are_found() {
     let (east, west) = (FakeVcenter::new(vec![machine(1)]), FakeVcenter::new(vec![machine(2)]));
     *west.failure.borrow_mut() = Some(Error::Unavailable("503".to_owned()));
     let clouds = [east, west];
-    let found = find(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)], Machine::POWER).unwrap();
+    let found = ask_all(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)]).unwrap();
     assert_eq!(ids(&found), ["vm-1", "503"]);
     // A gateway whose vCenter is away answers 404, too.
     *clouds[1].failure.borrow_mut() = Some(Error::NotFound("404".to_owned()));
-    let found = find(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)], Machine::POWER).unwrap();
+    let found = ask_all(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)]).unwrap();
     assert!(matches!(&found[1], Err(Error::Unavailable(why)) if why.ends_with("404")), "{found:?}");
     *clouds[0].failure.borrow_mut() = Some(Error::Denied("401".to_owned()));
-    let found = find(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)], Machine::POWER);
+    let found = ask_all(&clouds, &mut [Index::new(), Index::new()], &[node(1), node(2)]);
     assert!(matches!(found, Err(Error::Denied(_))), "nothing is known: {found:?}");
 }
 
@@ -104,9 +174,9 @@ fn a_vcenter_that_fails_hides_its_machines_and_those_of_others_are_found() {
 fn a_known_machine_of_the_second_vcenter_is_not_searched_in_the_first_one() {
     let clouds = [FakeVcenter::new(vec![machine(1)]), FakeVcenter::new(vec![machine(2)])];
     let mut indexes = [Index::new(), Index::new()];
-    find(&clouds, &mut indexes, &[node(1), node(2)], Machine::POWER).unwrap();
+    ask_all(&clouds, &mut indexes, &[node(1), node(2)]).unwrap();
     clouds.iter().for_each(|cloud| drop(cloud.requests()));
-    let found = find(&clouds, &mut indexes, &[node(1), node(2)], Machine::POWER).unwrap();
+    let found = ask_all(&clouds, &mut indexes, &[node(1), node(2)]).unwrap();
     assert_eq!(found.iter().flatten().map(|found| found.vcenter).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(clouds.each_ref().map(FakeVcenter::requests), [["read 1"], ["read 1"]]);
 }

@@ -119,15 +119,36 @@ impl Object for Machine {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entity {
     pub(crate) of: Ref,
+    pub(crate) name: String,
     /// None at the root.
     pub(crate) parent: Option<Ref>,
+    /// The folder of a datacenter that has all of the datacenter's machines below.
+    pub(crate) machines: Option<Ref>,
     /// The roles that the account has on the object; negative numbers are the built-in roles.
     pub(crate) roles: Vec<i64>,
+    /// The permissions of all accounts that are defined on the object itself.
+    pub(crate) permissions: Vec<Permission>,
+    /// Why some property could not be read.
+    pub(crate) refused: Option<Fault>,
+}
+
+/// A role of a user or of a group on an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Permission {
+    pub(crate) principal: String,
+    pub(crate) role: i64,
+    /// Whether the permission also counts for the objects below.
+    pub(crate) propagates: bool,
 }
 
 impl Entity {
     pub(crate) const PLACE: &[&str] = &["parent"];
-    pub(crate) const ROLES: &[&str] = &["effectiveRole"];
+    /// What the account may see, of each type of object above the machines.
+    pub(crate) const ROLES: &[(&str, &[&str])] = &[
+        ("Datacenter", &["name", "effectiveRole", "permission", "vmFolder"]),
+        ("Folder", &["name", "effectiveRole", "permission"]),
+        ("VirtualApp", &["name", "effectiveRole", "permission"]),
+    ];
 }
 
 impl Object for Entity {
@@ -137,7 +158,10 @@ impl Object for Entity {
 
     fn read(&mut self, path: &str, start: &Start<'_>, reader: &mut Reader<'_>) -> Result<()> {
         match path {
+            "name" => self.name = reader.text()?.into_owned(),
             "parent" => self.parent = Some(read_reference(start, reader)?),
+            "vmFolder" => self.machines = Some(read_reference(start, reader)?),
+            "permission" => self.permissions = read_permissions(reader)?,
             "effectiveRole" => {
                 while reader.child()?.is_some() {
                     self.roles.extend(reader.text()?.parse::<i64>());
@@ -148,11 +172,37 @@ impl Object for Entity {
         Ok(())
     }
 
-    fn missing(&mut self, _fault: &Fault) {}
+    fn missing(&mut self, fault: &Fault) {
+        self.refused.get_or_insert_with(|| fault.clone());
+    }
+}
+
+impl std::fmt::Display for Entity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { of: Ref { kind, id }, name, .. } = self;
+        if name.is_empty() { write!(f, "{kind} {id}") } else { write!(f, "{kind} {name:?} ({id})") }
+    }
 }
 
 fn read_reference(start: &Start<'_>, reader: &mut Reader<'_>) -> Result<Ref> {
     Ok(Ref::new(&start.attribute("type").unwrap_or_default(), &reader.text()?))
+}
+
+fn read_permissions(reader: &mut Reader<'_>) -> Result<Vec<Permission>> {
+    let mut permissions = Vec::new();
+    while reader.child()?.is_some() {
+        let mut permission = Permission::default();
+        while let Some(start) = reader.child()? {
+            match start.name {
+                "principal" => permission.principal = reader.text()?.into_owned(),
+                "roleId" => permission.role = reader.text()?.parse().unwrap_or_default(),
+                "propagate" => permission.propagates = matches!(&*reader.text()?, "true" | "1"),
+                _ => reader.skip()?,
+            }
+        }
+        permissions.push(permission);
+    }
+    Ok(permissions)
 }
 
 fn read_nics(reader: &mut Reader<'_>) -> Result<Vec<Nic>> {

@@ -1,11 +1,15 @@
 //! Requests, and answers captured from the simulator of govmomi.
 
-use super::{Entity, Machine, Nic, Page, Ref, Walk, page, references, retrieve_properties, service_content};
+use super::{
+    Entity, Machine, Nic, Page, Ref, Walk, object::Permission, page, references, retrieve_properties, service_content,
+};
 
 /// Answers of govmomi's simulator.
 const MACHINE: &[u8] = include_bytes!("../testdata/machine.xml");
 const PAGE: &[u8] = include_bytes!("../testdata/page.xml");
 const UNREADABLE: &[u8] = include_bytes!("../testdata/unreadable.xml");
+/// Written by hand after the documents of vCenter: the simulator knows no permissions.
+const ABOVE: &[u8] = include_bytes!("../testdata/above.xml");
 
 fn nic(network: &str, addresses: &[&str], is_device: bool) -> Nic {
     Nic { network: network.to_owned(), addresses: addresses.iter().map(|text| (*text).to_owned()).collect(), is_device }
@@ -41,6 +45,21 @@ fn a_property_that_the_account_may_not_read_is_a_refusal() {
 }
 
 #[test]
+fn an_object_above_machines_is_read_with_the_roles_and_the_permissions_on_it() {
+    let above = page::<Entity>(ABOVE).unwrap().objects;
+    let [datacenter, folder] = above.as_slice() else { panic!("{above:?}") };
+    let permission =
+        |principal: &str, role, propagates| Permission { principal: principal.to_owned(), role, propagates };
+    assert_eq!(datacenter.to_string(), "Datacenter \"DC0\" (datacenter-2)");
+    assert_eq!((datacenter.roles.as_slice(), &datacenter.refused), ([-2, 1034].as_slice(), &None));
+    assert_eq!(datacenter.machines, Some(Ref::new("Folder", "group-v3")));
+    let permissions = [permission("VSPHERE.LOCAL\\skysail", -2, false), permission("VSPHERE.LOCAL\\Admins", -1, true)];
+    assert_eq!(datacenter.permissions, permissions);
+    assert_eq!((folder.to_string(), folder.roles.len()), ("Folder group-v9".to_owned(), 0));
+    assert_eq!(folder.refused.as_ref().map(|fault| fault.kind.as_str()), Some("NoPermission"));
+}
+
+#[test]
 fn an_answer_without_objects_is_an_empty_page() {
     let empty = page::<Entity>(include_bytes!("../testdata/none.xml")).unwrap();
     assert_eq!((empty.objects.len(), empty.token), (0, None));
@@ -61,16 +80,33 @@ fn the_service_content_names_the_kind_of_server() {
     assert_eq!(content.api_type, "VirtualCenter");
 }
 
+fn retrieve(what: &[(&str, &[&str])], objects: &[Ref], walk: Walk, page: usize) -> Vec<String> {
+    retrieve_properties(&Ref::new("PropertyCollector", "pc"), what, objects, walk, page)
+}
+
 #[test]
 fn names_are_escaped_in_a_request() {
-    let body = retrieve_properties(
-        &Ref::new("PropertyCollector", "pc"),
-        ("VirtualMachine", &["config.extraConfig[\"a\"]"]),
-        &[Ref::machine("vm-1<>")],
-        Walk::None,
-        9,
-    );
+    let what: &[(&str, &[&str])] = &[("VirtualMachine", &["config.extraConfig[\"a\"]"])];
+    let body = retrieve(what, &[Ref::machine("vm-1<>")], Walk::None, 9).concat();
     assert!(body.contains("<pathSet>config.extraConfig[&quot;a&quot;]</pathSet>"), "{body}");
     assert!(body.contains("<obj type=\"VirtualMachine\">vm-1&lt;&gt;</obj>"), "{body}");
     assert!(body.ends_with("<options><maxObjects>9</maxObjects></options></RetrievePropertiesEx>"), "{body}");
+}
+
+#[test]
+fn only_a_walk_has_further_pages() {
+    let objects = ["vm-1", "vm-2", "vm-3"].map(Ref::machine);
+    let count = |bodies: &[String]| bodies.iter().map(|body| body.matches("<obj ").count()).collect::<Vec<_>>();
+    assert_eq!(count(&retrieve(&[("VirtualMachine", &[])], &objects, Walk::None, 2)), [2, 1]);
+    assert_eq!(count(&retrieve(Entity::ROLES, &objects, Walk::Down, 2)), [3]);
+}
+
+#[test]
+fn the_roles_are_those_on_the_datacenters_the_folders_and_the_vapps_above_machines() {
+    let body = retrieve(Entity::ROLES, &[Ref::new("Datacenter", "datacenter-2")], Walk::Down, 9).concat();
+    for kind in ["Datacenter", "Folder", "VirtualApp"] {
+        assert!(body.contains(&format!("<propSet><type>{kind}</type><pathSet>name</pathSet>")), "{kind}: {body}");
+    }
+    assert!(!body.contains("<skip>true</skip>"), "the datacenter itself is left out: {body}");
+    assert!(!body.contains("<type>VirtualMachine</type><pathSet>"), "every machine is in the answer: {body}");
 }
