@@ -68,10 +68,17 @@ fn find(
     let valid: Vec<Wanted> = wanted.iter().flatten().cloned().collect();
     let mut indexes: Vec<Index> = settings.vcenters.iter().map(|vcenter| memory::machines(&vcenter.origin)).collect();
     let before = indexes.clone();
-    let mut found = lookup::find(clouds, &mut indexes, &valid, &paths(settings, &valid, detail))?.into_iter();
+    let first = valid.iter().map(|wanted| wanted.node.as_str()).min().unwrap_or_default();
+    let turn_before = memory::turn(detail, first);
+    let mut turn = turn_before.clone();
+    let found = lookup::find(clouds, &mut indexes, &valid, &paths(settings, &valid, detail), &mut turn)?;
+    if turn != turn_before {
+        memory::keep_turn(detail, first, &turn);
+    }
     for ((vcenter, before), after) in settings.vcenters.iter().zip(&before).zip(&indexes) {
         memory::keep_machines(&vcenter.origin, before, after);
     }
+    let mut found = found.into_iter();
     let missing = || Err(Error::Internal("a node was not looked up".to_owned()));
     let answer = |wanted: &Result<Wanted>| match wanted {
         Ok(_) => found.next().unwrap_or_else(missing),

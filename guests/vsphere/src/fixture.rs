@@ -41,6 +41,7 @@ pub(crate) fn nic(network: &str, addresses: &[&str]) -> Nic {
 /// A vCenter with one datacenter: the host `host-1` in the cluster `domain-c1`, the pool
 /// `resgroup-1` in the same cluster, the folder `group-v1`, and the datacenter above all of them.
 pub(crate) struct FakeVcenter {
+    name: &'static str,
     pub(crate) machines: RefCell<Vec<Machine>>,
     /// Tags on objects: the object's ID, the tag's ID.
     pub(crate) attached: RefCell<Vec<(&'static str, &'static str)>>,
@@ -59,9 +60,14 @@ pub(crate) fn readable(kind: &str, id: &str) -> Entity {
 
 impl FakeVcenter {
     pub(crate) fn new(machines: Vec<Machine>) -> Self {
+        Self::named("https://vcenter", machines)
+    }
+
+    pub(crate) fn named(name: &'static str, machines: Vec<Machine>) -> Self {
         let folder = readable("Folder", "group-v1");
         let datacenter = Entity { machines: Some(folder.of.clone()), ..readable("Datacenter", "datacenter-1") };
         Self {
+            name,
             machines: RefCell::new(machines),
             attached: RefCell::default(),
             log: RefCell::default(),
@@ -83,7 +89,7 @@ impl FakeVcenter {
 
 impl Cloud for FakeVcenter {
     fn name(&self) -> &str {
-        "https://vcenter"
+        self.name
     }
 
     fn containers(&self) -> Result<Vec<Ref>> {

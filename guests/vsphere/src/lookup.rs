@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use skysail_guest_sdk::Result;
 
-pub(crate) use self::page::never_gone;
+pub(crate) use self::page::{Turn, never_gone};
 pub(crate) use self::wanted::{Key, Wanted};
 use self::{page::Page, roster::Roster};
 use crate::vim::{Entity, Machine, Ref};
@@ -74,30 +74,38 @@ pub(crate) fn find<C: Cloud>(
     indexes: &mut [Index],
     wanted: &[Wanted],
     paths: &[&str],
+    turn: &mut Turn,
 ) -> Result<Vec<Result<Found>>> {
-    let (mut page, mut places) = (Page::new(wanted, clouds.len()), 0);
+    let mut page = Page::new(wanted, clouds.iter().map(Cloud::name).collect());
     for (number, (cloud, index)) in clouds.iter().zip(&mut *indexes).enumerate() {
-        page.ask(number, |page| {
+        page.ask(number, |page| read_known(cloud, index, page, paths)); // (client)
+    }
+    page.choose(); // (pure)
+    let mut places = 0;
+    for (number, cloud) in clouds.iter().enumerate() {
+        page.ask(number, |_| {
             places += cloud.containers()?.len(); // (client)
-            read_known(cloud, index, page, paths) // (client)
+            Ok(Vec::new())
         });
     }
     let singly = (LOOKED_UP_MAX / places.max(1)).max(1);
-    for (number, cloud) in clouds.iter().enumerate() {
-        if page.open().len() > singly {
+    if page.open().len() > singly {
+        for (number, cloud) in clouds.iter().enumerate() {
             page.ask(number, |page| read_listed(cloud, page, paths)); // (client)
-            page.postpone(singly); // (pure)
         }
+        page.choose_proven(); // (pure)
+        page.postpone(singly, turn); // (pure)
     }
     for (number, cloud) in clouds.iter().enumerate() {
         page.ask(number, |page| read_searched(cloud, page, paths)); // (client)
     }
+    page.choose_proven(); // (pure)
     for (number, cloud) in clouds.iter().enumerate() {
         if page.has_absent() {
             page.ask(number, |_| check_evidence(cloud).map(|()| Vec::new())); // (client)
         }
     }
-    let found = page.finish(&clouds.iter().map(Cloud::name).collect::<Vec<_>>())?; // (pure)
+    let found = page.finish()?; // (pure)
     for Found { vcenter, machine } in found.iter().flatten() {
         if let (Some(index), false) = (indexes.get_mut(*vcenter), machine.uuid.is_empty()) {
             index.insert(machine.uuid.clone(), machine.id.clone());
@@ -140,7 +148,8 @@ fn read_searched<C: Cloud>(cloud: &C, page: &Page<'_>, paths: &[&str]) -> Result
     let mut machines: Vec<Machine> = Vec::new();
     for round in 0..wanted::QUERIES_MAX {
         let roster = Roster::new(&machines);
-        let missing = page.open().into_iter().filter(|wanted| matches!(wanted.choose(&roster), Ok(None)));
+        let fits = |wanted: &&Wanted| wanted.candidates(&roster).into_iter().any(|machine| wanted.fits(machine));
+        let missing = page.open().into_iter().filter(|wanted| !fits(wanted));
         let queries: Vec<_> = missing.filter_map(|wanted| wanted.queries().get(round).copied()).collect();
         if queries.is_empty() {
             continue;

@@ -1,34 +1,51 @@
 //! The nodes of one call, and what is known of each.
 
+use serde::{Deserialize, Serialize};
 use skysail_guest_sdk::{Error, Result};
 
 use super::{Found, Key, Wanted, roster::Roster};
 use crate::vim::Machine;
 
+/// Calls in which the same nodes are looked up one by one. The host deletes a node only after
+/// several passes in a row whose call reports the machine as gone: 2 by default.
+const CALLS_PER_TURN: u32 = 30;
+
 /// The nodes of one call.
 pub(super) struct Page<'w> {
     nodes: Vec<(&'w Wanted, State)>,
+    /// The names of the vCenters, for messages.
+    vcenters: Vec<&'w str>,
     /// The first error of each vCenter; it is not asked again.
     failed: Vec<Option<Error>>,
 }
 
 /// What is known of one node.
 enum State {
-    /// No vCenter has shown the machine yet.
-    Open,
-    /// As open, but this call looks it up no more.
+    /// No machine was chosen yet; the vCenters have shown these candidates.
+    Open(Vec<Found>),
+    /// No machine was chosen, and this call looks it up no more.
     Later,
     Done(Result<Box<Found>>),
 }
 
+/// Which nodes are looked up one by one, of more than one call can look up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Turn {
+    /// The nodes behind the node of this name, in the order of names, have the turn.
+    after: String,
+    /// The calls in which they had it.
+    calls: u32,
+}
+
 impl<'w> Page<'w> {
-    pub(super) fn new(wanted: &'w [Wanted], vcenters: usize) -> Self {
-        Self { nodes: wanted.iter().map(|wanted| (wanted, State::Open)).collect(), failed: vec![None; vcenters] }
+    pub(super) fn new(wanted: &'w [Wanted], vcenters: Vec<&'w str>) -> Self {
+        let nodes = wanted.iter().map(|wanted| (wanted, State::Open(Vec::new()))).collect();
+        Self { nodes, failed: vec![None; vcenters.len()], vcenters }
     }
 
     /// The nodes whose machines are to be looked up.
     pub(super) fn open(&self) -> Vec<&'w Wanted> {
-        self.nodes.iter().filter(|(_, state)| matches!(state, State::Open)).map(|(wanted, _)| *wanted).collect()
+        self.nodes.iter().filter(|(_, state)| matches!(state, State::Open(_))).map(|(wanted, _)| *wanted).collect()
     }
 
     /// Whether some machine would be reported as gone.
@@ -53,21 +70,62 @@ impl<'w> Page<'w> {
 
     fn take(&mut self, vcenter: usize, machines: &[Machine]) {
         let roster = Roster::new(machines);
-        for (wanted, state) in self.nodes.iter_mut().filter(|(_, state)| matches!(state, State::Open)) {
-            match wanted.choose(&roster) {
-                Ok(None) => {}
-                Ok(Some(machine)) => {
-                    *state = State::Done(Ok(Box::new(Found { vcenter, machine: machine.clone() })));
-                }
-                Err(error) => *state = State::Done(Err(error)),
+        for (wanted, state) in &mut self.nodes {
+            if let State::Open(candidates) = state {
+                // Two sections of the cloud-config may be the same vCenter, with other datacenters.
+                let is_new = |machine: &&Machine| {
+                    let same = |found: &&Found| self.vcenters.get(found.vcenter) == self.vcenters.get(vcenter);
+                    !candidates.iter().filter(same).any(|found| found.machine.id == machine.id)
+                };
+                let new: Vec<_> = wanted.candidates(&roster).into_iter().filter(is_new).collect();
+                candidates.extend(new.into_iter().map(|machine| Found { vcenter, machine: machine.clone() }));
             }
         }
     }
 
-    /// Leaves at most `count` nodes open.
-    pub(super) fn postpone(&mut self, count: usize) {
-        let open = self.nodes.iter_mut().filter(|(_, state)| matches!(state, State::Open));
-        open.skip(count).for_each(|(_, state)| *state = State::Later);
+    /// Chooses the machine of each open node among those that all vCenters have shown: a copy of
+    /// the machine may be in another vCenter.
+    pub(super) fn choose(&mut self) {
+        for (wanted, state) in &mut self.nodes {
+            if let State::Open(candidates) = state {
+                match wanted.choose(std::mem::take(candidates), &self.vcenters) {
+                    Ok(None) => {}
+                    Ok(Some(found)) => *state = State::Done(Ok(Box::new(found))),
+                    Err(error) => *state = State::Done(Err(error)),
+                }
+            }
+        }
+    }
+
+    /// As [`Page::choose`], for machines that were not known before. If a vCenter has failed, a
+    /// machine counts only with the node's name: it may be a copy of one in the failed vCenter.
+    pub(super) fn choose_proven(&mut self) {
+        if self.failed.iter().any(Option::is_some) {
+            for (wanted, state) in &mut self.nodes {
+                if let State::Open(candidates) = state {
+                    candidates.retain(|found| wanted.is_name_of(&found.machine));
+                }
+            }
+        }
+        self.choose();
+    }
+
+    /// Leaves at most `count` nodes open: those that have the turn.
+    pub(super) fn postpone(&mut self, count: usize, turn: &mut Turn) {
+        let mut open: Vec<_> = self.nodes.iter_mut().filter(|(_, state)| matches!(state, State::Open(_))).collect();
+        if open.len() <= count {
+            return;
+        }
+        open.sort_by(|(one, _), (other, _)| one.node.cmp(&other.node));
+        let behind = open.partition_point(|(wanted, _)| wanted.node <= turn.after);
+        open.rotate_left(behind);
+        turn.calls = turn.calls.saturating_add(1);
+        if let (true, Some((last, _))) = (turn.calls >= CALLS_PER_TURN, open.iter().take(count).next_back()) {
+            *turn = Turn { after: last.node.clone(), calls: 0 };
+        }
+        for (_, state) in open.into_iter().skip(count) {
+            *state = State::Later;
+        }
     }
 
     /// The answer for each node.
@@ -75,8 +133,8 @@ impl<'w> Page<'w> {
     /// # Errors
     ///
     /// The first vCenter's error if all of them failed and no machine was found.
-    pub(super) fn finish(self, vcenters: &[&str]) -> Result<Vec<Result<Found>>> {
-        let Self { nodes, failed } = self;
+    pub(super) fn finish(self) -> Result<Vec<Result<Found>>> {
+        let Self { nodes, vcenters, failed } = self;
         let nothing = !nodes.iter().any(|(_, state)| matches!(state, State::Done(_)));
         if let (true, true, Some(Some(error))) = (nothing, failed.iter().all(Option::is_some), failed.first()) {
             return Err(error.clone());
@@ -85,11 +143,11 @@ impl<'w> Page<'w> {
         let vcenters = vcenters.join(", ");
         let answer = |(wanted, state): (&Wanted, State)| match (state, &error) {
             (State::Done(found), _) => found.map(|found| *found),
-            (State::Open | State::Later, Some(error)) => Err(error.clone()),
-            (State::Open, None) => Err(wanted.absent(&vcenters)),
+            (State::Open(_) | State::Later, Some(error)) => Err(error.clone()),
+            (State::Open(_), None) => Err(wanted.absent(&vcenters)),
             (State::Later, None) => Err(Error::Unavailable(format!(
-                "node {}: its machine is not in the list of {vcenters}, as those of other nodes, which were looked up \
-                 first; the next call looks up more",
+                "node {}: the list of {vcenters} lacks the machine, and those of other nodes, which are looked up one \
+                 by one first; a later call looks up this machine",
                 wanted.node
             ))),
         };

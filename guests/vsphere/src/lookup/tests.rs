@@ -2,7 +2,7 @@
 
 use skysail_guest_sdk::{Error, Result};
 
-use super::{Found, Index, LOOKED_UP_MAX, Wanted, find};
+use super::{Found, Index, LOOKED_UP_MAX, Turn, Wanted, find};
 use crate::{
     fixture::{FakeVcenter, machine, readable, uuid},
     soap::Fault,
@@ -31,7 +31,14 @@ fn ask(cloud: &FakeVcenter, index: &mut Index, wanted: &[Wanted]) -> Vec<Result<
 }
 
 fn ask_all(clouds: &[FakeVcenter], indexes: &mut [Index], wanted: &[Wanted]) -> Result<Vec<Result<Found>>> {
-    find(clouds, indexes, wanted, Machine::POWER)
+    find(clouds, indexes, wanted, Machine::POWER, &mut Turn::default())
+}
+
+/// Two vCenters: the first one has a copy of a machine of the second one.
+fn copy_and_original() -> [FakeVcenter; 2] {
+    let copy = Machine { id: "vm-9".to_owned(), host_name: "copy".to_owned(), ..machine(1) };
+    let originals = (1..=20).map(machine).collect();
+    [FakeVcenter::named("https://east", vec![copy]), FakeVcenter::named("https://west", originals)]
 }
 
 /// The answer for a machine that no search finds, where this is above machines.
@@ -39,7 +46,7 @@ fn ask_all(clouds: &[FakeVcenter], indexes: &mut [Index], wanted: &[Wanted]) -> 
 fn judge(above: Vec<Entity>) -> Error {
     let cloud = FakeVcenter::new(vec![machine(1)]);
     *cloud.above.borrow_mut() = above;
-    let found = find(&[cloud], &mut [Index::new()], &[node(1), node(2)], Machine::POWER);
+    let found = find(&[cloud], &mut [Index::new()], &[node(1), node(2)], Machine::POWER, &mut Turn::default());
     found.unwrap().remove(1).unwrap_err()
 }
 
@@ -182,6 +189,41 @@ fn a_known_machine_of_the_second_vcenter_is_not_searched_in_the_first_one() {
 }
 
 #[test]
+fn a_copy_in_the_first_vcenter_does_not_stand_for_the_original_in_the_second_one() {
+    // Looked up one by one, and in the lists.
+    for count in [1, 20] {
+        let (clouds, mut indexes) = (copy_and_original(), [Index::new(), Index::new()]);
+        let wanted: Vec<_> = (1..=count).map(node).collect();
+        let found = ask_all(&clouds, &mut indexes, &wanted).unwrap();
+        assert!(found.iter().flatten().all(|found| found.vcenter == 1), "{found:?}");
+        assert_eq!((ids(&found)[0], indexes[0].len(), indexes[1].len()), ("vm-1", 0, count));
+        // Without a host name neither is the original for certain.
+        clouds[1].machines.borrow_mut()[0].host_name.clear();
+        let found = ask_all(&clouds, &mut [Index::new(), Index::new()], &wanted).unwrap();
+        let names = |text: &str| text.contains("vm-9 of https://east, vm-1 of https://west");
+        assert!(matches!(&found[0], Err(Error::Unavailable(text)) if names(text)), "{found:?}");
+    }
+}
+
+#[test]
+fn a_vcenter_that_two_sections_of_the_cloud_config_name_has_each_machine_once() {
+    let clouds = [FakeVcenter::new(vec![machine(1)]), FakeVcenter::new(vec![machine(1)])];
+    assert_eq!(ids(&ask_all(&clouds, &mut [Index::new(), Index::new()], &[node(1)]).unwrap()), ["vm-1"]);
+}
+
+#[test]
+fn a_machine_of_another_name_is_not_chosen_while_a_vcenter_that_may_have_the_original_fails() {
+    let (clouds, mut indexes) = (copy_and_original(), [Index::new(), Index::new()]);
+    *clouds[1].failure.borrow_mut() = Some(Error::Unavailable("503".to_owned()));
+    let found = ask_all(&clouds, &mut indexes, &[node(1)]).unwrap();
+    assert_eq!(ids(&found), ["503"]);
+    assert_eq!(indexes, [Index::new(), Index::new()], "the copy is learned");
+    // A machine that was known before the failure is none that a search found instead.
+    indexes[0].insert(uuid(1), "vm-9".to_owned());
+    assert_eq!(ids(&ask_all(&clouds, &mut indexes, &[node(1)]).unwrap()), ["vm-9"]);
+}
+
+#[test]
 fn many_missing_machines_are_looked_up_a_few_in_each_call() {
     let cloud = FakeVcenter::new(Vec::new());
     let wanted: Vec<_> = (1..=40).map(node).collect();
@@ -190,6 +232,25 @@ fn many_missing_machines_are_looked_up_a_few_in_each_call() {
     let later = found.iter().filter(|found| matches!(found, Err(Error::Unavailable(_)))).count();
     assert_eq!((gone, later), (LOOKED_UP_MAX, 40 - LOOKED_UP_MAX));
     assert_eq!(cloud.requests(), ["list", "search 16", "search 16", "roles"]);
+}
+
+/// The manager deletes a node after two passes in a row that report the machine as gone.
+#[test]
+fn missing_machines_that_keep_their_nodes_do_not_keep_others_from_being_reported() {
+    let cloud = FakeVcenter::new(Vec::new());
+    let (wanted, mut turn): (Vec<_>, _) = ((1..=40).map(node).collect(), Turn::default());
+    let (mut in_a_row, mut most) = ([0; 40], [0; 40]);
+    for _ in 0..100 {
+        let clouds = std::slice::from_ref(&cloud);
+        let found = find(clouds, &mut [Index::new()], &wanted, Machine::POWER, &mut turn).unwrap();
+        let gone = found.iter().map(|found| matches!(found, Err(Error::NotFound(_)))).collect::<Vec<_>>();
+        assert_eq!(gone.iter().filter(|gone| **gone).count(), LOOKED_UP_MAX);
+        for ((gone, in_a_row), most) in gone.iter().zip(&mut in_a_row).zip(&mut most) {
+            *in_a_row = if *gone { *in_a_row + 1 } else { 0 };
+            *most = (*most).max(*in_a_row);
+        }
+    }
+    assert!(most.iter().all(|calls| *calls >= 10), "{most:?}");
 }
 
 #[test]
@@ -217,7 +278,7 @@ fn the_host_name_decides_between_machines_of_one_uuid() {
     cloud.machines.borrow_mut()[1].host_name.clear();
     let found = ask(&cloud, &mut Index::new(), &[node(1)]);
     assert!(
-        matches!(&found[0], Err(Error::Unavailable(text)) if text.contains("vm-9, vm-1") && text.contains("uuid.bios")),
+        matches!(&found[0], Err(Error::Unavailable(text)) if text.contains("vm-9 of https://vcenter, vm-1 of ") && text.contains("uuid.bios")),
         "{found:?}"
     );
 }
@@ -257,5 +318,8 @@ fn a_host_name_that_no_machine_has_yet_proves_nothing() {
 fn two_machines_of_one_host_name_are_an_error_that_names_them() {
     let cloud = FakeVcenter::new(vec![machine(1), Machine { id: "vm-9".to_owned(), ..machine(1) }]);
     let found = ask(&cloud, &mut Index::new(), &[named("node-1", None)]);
-    assert!(matches!(&found[0], Err(Error::Unavailable(text)) if text.contains("vm-1, vm-9")), "{found:?}");
+    assert!(
+        matches!(&found[0], Err(Error::Unavailable(text)) if text.contains("vm-1 of https://vcenter, vm-9 of ")),
+        "{found:?}"
+    );
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use skysail_guest_sdk::{Error, Result, provider_id};
 
-use super::{Query, roster::Roster};
+use super::{Found, Query, roster::Roster};
 use crate::{SCHEME, vim::Machine};
 
 /// The most queries of one node: a UUID in two byte orders, its host name, and its address.
@@ -83,46 +83,56 @@ impl Wanted {
         candidates
     }
 
-    /// The node's machine among these; none if it is not there.
+    /// Whether a candidate can be the node's machine. A UUID alone is no proof for a node without a
+    /// provider ID: a node reports it of itself.
+    pub(super) fn fits(&self, candidate: &Machine) -> bool {
+        matches!(self.key, Key::Id(_)) || self.is_name_of(candidate)
+    }
+
+    /// The node's machine among the candidates of all vCenters, which have these names; none if no
+    /// candidate fits.
     ///
     /// # Errors
     ///
     /// `unavailable` where several machines fit.
-    pub(super) fn choose<'m>(&self, roster: &Roster<'m>) -> Result<Option<&'m Machine>> {
-        let candidates = self.candidates(roster);
-        let named: Vec<_> = candidates.iter().copied().filter(|machine| self.is_name_of(machine)).collect();
+    pub(super) fn choose(&self, candidates: Vec<Found>, vcenters: &[&str]) -> Result<Option<Found>> {
+        let (mut named, others): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|found| self.is_name_of(&found.machine));
         match self.key {
             Key::Id(_) => {
-                let best = if candidates.len() > 1 && named.len() == 1 { named } else { candidates };
-                self.only(&best, "the UUID of its provider ID", "give each machine a `uuid.bios` of its own")
+                // One host name decides between machines of one UUID.
+                if named.len() != 1 {
+                    named.extend(others);
+                }
+                self.only(
+                    named,
+                    ("the UUID of its provider ID", "give each machine a `uuid.bios` of its own"),
+                    vcenters,
+                )
             }
-            // A UUID alone is no proof: a node reports it of itself.
             Key::Name(_) => {
-                let by_uuid: Vec<_> = named.iter().copied().filter(|m| self.uuids().contains(&m.uuid)).collect();
-                let best = if by_uuid.is_empty() { named } else { by_uuid };
-                self.only(&best, "its name as host name", "rename all of them but one")
+                let (by_uuid, by_name): (Vec<_>, Vec<_>) =
+                    named.into_iter().partition(|found| self.uuids().contains(&found.machine.uuid));
+                let best = if by_uuid.is_empty() { by_name } else { by_uuid };
+                self.only(best, ("its name as host name", "rename all of them but one"), vcenters)
             }
         }
     }
 
-    fn only<'m>(&self, fitting: &[&'m Machine], what: &str, remedy: &str) -> Result<Option<&'m Machine>> {
-        match fitting {
-            [] => Ok(None),
-            [machine] => Ok(Some(machine)),
-            several => {
-                let ids: Vec<_> = several.iter().take(4).map(|machine| machine.id.as_str()).collect();
-                let (node, count) = (&self.node, several.len());
-                Err(Error::Unavailable(format!(
-                    "node {node}: {count} machines have {what}: {}; {remedy}",
-                    ids.join(", ")
-                )))
-            }
+    fn only(&self, mut fitting: Vec<Found>, (what, remedy): (&str, &str), vcenters: &[&str]) -> Result<Option<Found>> {
+        if fitting.len() < 2 {
+            return Ok(fitting.pop());
         }
+        let id = |Found { vcenter, machine }: &Found| {
+            format!("{} of {}", machine.id, vcenters.get(*vcenter).copied().unwrap_or_default())
+        };
+        let (node, count, ids) = (&self.node, fitting.len(), fitting.iter().take(4).map(id).collect::<Vec<_>>());
+        Err(Error::Unavailable(format!("node {node}: {count} machines have {what}: {}; {remedy}", ids.join(", "))))
     }
 
     /// Names of nodes are in lower case, host names as the operator wrote them. A name that is an
     /// address is that of the machine with this address.
-    fn is_name_of(&self, machine: &Machine) -> bool {
+    pub(super) fn is_name_of(&self, machine: &Machine) -> bool {
         self.node.eq_ignore_ascii_case(&machine.host_name) || (self.node == machine.ip && self.has_address_as_name())
     }
 }
