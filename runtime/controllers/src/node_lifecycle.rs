@@ -164,7 +164,7 @@ async fn look(context: &Context, lane: &Arc<Lane>, now: Instant) -> Vec<(NodeVie
     recovered.chain(asked).map(plan).collect()
 }
 
-/// The finding of this pass about a machine that may be missing.
+/// The result of this pass for a machine that may be missing.
 fn look_up((view, action): &(NodeView, Action)) -> Option<(&str, LookUp)> {
     match action {
         Action::Gone => Some((&view.node.uid, LookUp::Missing)),

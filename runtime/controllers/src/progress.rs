@@ -45,6 +45,7 @@ struct List {
     complete: Receiver<bool>,
 }
 
+/// A running turn.
 struct Turn {
     provider: String,
     what: String,

@@ -161,9 +161,9 @@ impl fmt::Display for AdmissionRefusal {
     }
 }
 
-/// A problem of a file, without its origin.
+/// A reason to refuse a component, without the origin of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct AdmissionFinding {
     /// The kind of problem.
     pub code: RefusalCode,
     /// Names the place, the reason and the remedy. One line; names from the file are truncated.
@@ -179,7 +179,7 @@ pub(crate) struct Examination {
     wasi: Vec<String>,
     producers: Vec<String>,
     /// Empty if the component may be compiled.
-    pub(crate) refusals: Vec<Finding>,
+    pub(crate) refusals: Vec<AdmissionFinding>,
 }
 
 /// The maximum number of refusals in the list: a component for another host has hundreds of wrong
@@ -199,8 +199,8 @@ const REASON_BYTES_MAX: usize = 2000;
 ///
 /// # Errors
 /// The kind of file that it is instead of a component.
-pub fn look(bytes: &[u8], bytes_max: u64) -> Result<(), Finding> {
-    file::check(bytes, bytes_max).map_err(|(code, reason)| Finding { code, reason })
+pub fn look(bytes: &[u8], bytes_max: u64) -> Result<(), AdmissionFinding> {
+    file::check(bytes, bytes_max).map_err(|(code, reason)| AdmissionFinding { code, reason })
 }
 
 /// Reads a component and checks it. Never fails: [`Examination::refusals`] contains the problems.
@@ -232,7 +232,7 @@ pub(crate) fn examine(bytes: &[u8]) -> Examination {
 impl Examination {
     fn refuse(&mut self, code: RefusalCode, reason: &str) {
         if self.refusals.len() < REFUSALS_MAX {
-            self.refusals.push(Finding { code, reason: reason.to_owned() });
+            self.refusals.push(AdmissionFinding { code, reason: reason.to_owned() });
         }
     }
 
@@ -288,7 +288,7 @@ impl Inspection {
         refusals.into_iter().fold(told, Self::refused)
     }
 
-    pub(crate) fn refused(mut self, Finding { code, reason }: Finding) -> Self {
+    pub(crate) fn refused(mut self, AdmissionFinding { code, reason }: AdmissionFinding) -> Self {
         let sentence = format!("{}: {reason}", self.origin);
         self.refusals.push(AdmissionRefusal { code, sentence });
         self

@@ -24,7 +24,7 @@ pub enum Severity {
     Fatal,
 }
 
-/// One finding of a provider about a cloud-config.
+/// One problem that a provider found in a cloud-config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Severity.

@@ -30,7 +30,7 @@ use wasmtime::Engine;
 
 use crate::{
     CompiledComponent, Limits, Release, ReleaseError, Sandbox,
-    admission::{self, Examination, Finding, Inspection, RefusalCode},
+    admission::{self, AdmissionFinding, Examination, Inspection, RefusalCode},
 };
 
 mod cache;
@@ -133,7 +133,7 @@ pub enum CompileError {
     #[error("{}", reasons(refusals))]
     NotAdmitted {
         /// At least one.
-        refusals: Vec<Finding>,
+        refusals: Vec<AdmissionFinding>,
     },
     /// Checking and compiling the component exceeded a limit. Only a limit of wall time depends on
     /// the machine.
@@ -398,7 +398,7 @@ impl Compiler {
             Err(error) => return Err(error),
         };
         let (code, reason) = refusal;
-        Ok((inspection.refused(Finding { code, reason: one_line(&reason) }), None))
+        Ok((inspection.refused(AdmissionFinding { code, reason: one_line(&reason) }), None))
     }
 
     /// Takes all permits, so that every compilation waits.
@@ -427,7 +427,7 @@ fn admissible(examination: Examination) -> Result<(), CompileError> {
     }
 }
 
-fn reasons(refusals: &[Finding]) -> String {
+fn reasons(refusals: &[AdmissionFinding]) -> String {
     refusals.iter().map(|refusal| refusal.reason.as_str()).collect::<Vec<_>>().join("; ")
 }
 

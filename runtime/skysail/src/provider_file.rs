@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
 };
 
-use explain::Finding;
+use explain::Explanation;
 use outline::Outline;
 use schema::{Carrier, Check, Document};
 use schemars::{Schema, generate::SchemaSettings};
@@ -278,14 +278,14 @@ pub(crate) fn load(path: &Path) -> Result<ProviderFile, ProviderFileError> {
 }
 
 fn read(path: &Path, files: &mut Files) -> Result<Vec<ProviderSpec>, ProviderFileError> {
-    let wrong = |Finding { line, place, reason }| ProviderFileError {
+    let wrong = |Explanation { line, place, reason }| ProviderFileError {
         file: path.to_owned(),
         line,
         place,
         reason,
         files: Files::default(),
     };
-    let whole = |reason| wrong(Finding { line: None, place: String::new(), reason });
+    let whole = |reason| wrong(Explanation { line: None, place: String::new(), reason });
     let text = files.text(path, FILE_BYTES_MAX).map_err(whole)?;
     let outline = Outline::of(&text).map_err(|error| wrong(explain::syntax(&error)))?;
     let documents: Vec<Document> =
@@ -321,7 +321,7 @@ pub(crate) fn read_config(path: &Path) -> Result<String, String> {
 }
 
 /// The rules that span several documents.
-fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Finding> {
+fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Explanation> {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let mut default: Option<(&str, usize)> = None;
     let mut claims: BTreeMap<(&str, &str), (&str, usize)> = BTreeMap::new();
@@ -333,7 +333,7 @@ fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Findi
         if let Some(first) = names.insert(name, number) {
             let reason = format!("the provider{} has the same name; give each its own", shown(first, "metadata.name"));
             let place = format!("provider {name:?}: metadata.name");
-            return Err(Finding { line: line(number, "metadata.name"), place, reason });
+            return Err(Explanation { line: line(number, "metadata.name"), place, reason });
         }
         if document.spec.default
             && let Some((other, first)) = default.replace((name, number))
@@ -343,7 +343,7 @@ fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Findi
                 shown(first, "spec.default")
             );
             let place = format!("provider {name:?}: spec.default");
-            return Err(Finding { line: line(number, "spec.default"), place, reason });
+            return Err(Explanation { line: line(number, "spec.default"), place, reason });
         }
         let schema::Spec { provider_id_schemes, provider_id_prefixes, .. } = &document.spec;
         for (field, what, claimed) in [
@@ -362,7 +362,7 @@ fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Findi
                         "provider {other:?} has {claim:?} already{first}; a node has one owner, so give the {what} to one provider"
                     )
                 };
-                return Err(Finding { line: line(number, &path), place, reason });
+                return Err(Explanation { line: line(number, &path), place, reason });
             }
         }
     }

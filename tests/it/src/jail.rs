@@ -119,7 +119,7 @@ async fn the_jail_and_a_slot_refuse_the_same_components() {
 }
 
 #[tokio::test]
-async fn the_error_contains_the_findings_of_the_child() {
+async fn the_error_contains_the_refusals_of_the_child() {
     let mut component = built("dummy");
     component.truncate(component.len() / 2);
     let error = compile(component, limits()).await.err().unwrap();
@@ -201,7 +201,7 @@ async fn a_child_whose_parent_was_killed_ends() {
     let mut parent = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let (mut stdin, mut answers) = (parent.stdin.take().unwrap(), parent.stdout.take().unwrap());
     stdin.write_all(&request(&slow_to_compile(350), 60)).await.unwrap();
-    // The head of the findings: from here on the child compiles.
+    // The head of the examination: from here on the child compiles.
     answers.read_exact(&mut [0; HEAD]).await.unwrap();
     parent.kill().await.unwrap();
     // Only the child holds the other end of this pipe.

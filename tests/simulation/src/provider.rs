@@ -14,7 +14,7 @@ use crate::{
     cloud::{Balancer, Cloud, CloudState, Lie, Sender, ports_of, seen},
     link::Link,
     plan::CloudWeather,
-    referee::{Referee, Turn},
+    referee::{OngoingCall, Referee},
     release::Nature,
 };
 
@@ -38,7 +38,7 @@ struct Entered<'a> {
     sender: Sender<'a>,
     cloud: &'a Arc<Cloud>,
     nature: Nature,
-    _turn: Option<Turn>,
+    _ongoing: Option<OngoingCall>,
 }
 
 impl Entered<'_> {
@@ -112,7 +112,7 @@ impl CloudProvider {
     async fn enter<'a>(&'a self, call: &'a Call, function: &str, service: Option<&Service>) -> Result<Entered<'a>> {
         self.link.run(std::future::ready(())).await;
         call.fence.check()?;
-        let turn = service.map(|service| self.referee.call_begins((&self.process, &self.link), function, service));
+        let ongoing = service.map(|service| self.referee.call_begins((&self.process, &self.link), function, service));
         if service.is_none() {
             self.referee.spends(format!("calls of {function} of {}", self.cloud.name));
         }
@@ -120,7 +120,7 @@ impl CloudProvider {
             return Err(Error::new(Code::Trapped, "the guest trapped: unreachable"));
         }
         let sender = Sender { process: &self.process, link: &self.link, fence: &call.fence };
-        Ok(Entered { sender, cloud: &self.cloud, nature: self.nature, _turn: turn })
+        Ok(Entered { sender, cloud: &self.cloud, nature: self.nature, _ongoing: ongoing })
     }
 }
 

@@ -113,14 +113,14 @@ impl Inner {
     }
 }
 
-/// A call about one Service; it ends when this is dropped.
-pub(crate) struct Turn {
+/// A running call about one Service, which ends when this is dropped.
+pub(crate) struct OngoingCall {
     referee: Arc<Referee>,
     uid: String,
     call: String,
 }
 
-impl Drop for Turn {
+impl Drop for OngoingCall {
     fn drop(&mut self) {
         let mut inner = self.referee.lock();
         if inner.calls.get(&self.uid).is_some_and(|(call, _)| *call == self.call) {
@@ -171,7 +171,7 @@ impl Referee {
         (process, link): (&str, &Arc<Link>),
         function: &str,
         service: &Service,
-    ) -> Turn {
+    ) -> OngoingCall {
         let call = format!("{function} by {process}");
         self.story.tell("call", format_args!("{function} {}/{} by {process}", service.namespace, service.name));
         self.spends(format!("calls for {}/{}", service.namespace, service.name));
@@ -180,7 +180,7 @@ impl Referee {
             self.story
                 .violate(format_args!("two calls for {}/{} at once: {other}, {call}", service.namespace, service.name));
         }
-        Turn { referee: Arc::clone(self), uid: service.uid.clone(), call }
+        OngoingCall { referee: Arc::clone(self), uid: service.uid.clone(), call }
     }
 
     /// Invariant: no write without the lease, and none so late that it may take effect when a

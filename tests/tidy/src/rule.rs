@@ -34,9 +34,9 @@ impl Hit {
 }
 
 /// A violation with its rule, as it is printed.
-pub(crate) struct Finding<'a>(pub(crate) &'a Rule, pub(crate) &'a Hit);
+pub(crate) struct Violation<'a>(pub(crate) &'a Rule, pub(crate) &'a Hit);
 
-impl fmt::Display for Finding<'_> {
+impl fmt::Display for Violation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(rule, hit) = self;
         writeln!(f, "{}:{}: {} [{}]", hit.path, hit.line, hit.what, rule.name)?;

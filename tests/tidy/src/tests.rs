@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    rule::{Finding, RULES},
+    rule::{RULES, Violation},
     source::Source,
     tree::Tree,
 };
@@ -15,7 +15,7 @@ fn the_repository_keeps_every_rule() {
     let mut count = 0;
     for rule in RULES {
         for hit in (rule.check)(&tree) {
-            writeln!(report, "{}", Finding(rule, &hit)).unwrap();
+            writeln!(report, "{}", Violation(rule, &hit)).unwrap();
             count += 1;
         }
     }
@@ -32,7 +32,7 @@ fn every_rule_finds_exactly_what_its_fixture_marks() {
         found.sort();
         found.dedup();
         expected.sort();
-        let report: String = hits.iter().map(|hit| format!("{}\n", Finding(rule, hit))).collect();
+        let report: String = hits.iter().map(|hit| format!("{}\n", Violation(rule, hit))).collect();
         assert_eq!(found, expected, "rule {}: found (left), marked (right)\n{report}", rule.name);
     }
 }

@@ -8,9 +8,9 @@ use super::Moment;
 /// The interval of repeated Events about a stop: an API server deletes Events after an hour.
 pub(crate) const REMINDER: Duration = Duration::from_mins(30);
 
-/// The change of the breaker's reported state in a pass.
+/// The notice of a pass about the breaker: how the reported state changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum BreakerNotice {
     /// The breaker opened: deletions stop.
     Opened,
     /// The breaker is still open, and a reminder is due.
@@ -29,17 +29,17 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Which change an Event about the cluster has to report.
-    pub(crate) fn turn(&mut self, is_open: bool, now: Moment) -> Turn {
-        let turn = match (is_open, self.cluster) {
-            (true, None) => Turn::Opened,
-            (true, Some(told)) if now.saturating_sub(told) >= REMINDER => Turn::Reminded,
-            (true, Some(_)) => return Turn::Unchanged,
-            (false, Some(_)) => Turn::Closed,
-            (false, None) => return Turn::Unchanged,
+    /// The notice that an Event about the cluster has to give.
+    pub(crate) fn notice(&mut self, is_open: bool, now: Moment) -> BreakerNotice {
+        let notice = match (is_open, self.cluster) {
+            (true, None) => BreakerNotice::Opened,
+            (true, Some(told)) if now.saturating_sub(told) >= REMINDER => BreakerNotice::Reminded,
+            (true, Some(_)) => return BreakerNotice::Unchanged,
+            (false, Some(_)) => BreakerNotice::Closed,
+            (false, None) => return BreakerNotice::Unchanged,
         };
         self.cluster = is_open.then_some(now);
-        turn
+        notice
     }
 
     /// The nodes that are due for an Event, in order. `held` yields each kept node with its UID;
@@ -62,21 +62,21 @@ impl Alarm {
 mod tests {
     use std::time::Duration;
 
-    use super::{Alarm, REMINDER, Turn};
+    use super::{Alarm, BreakerNotice, REMINDER};
 
     #[test]
     fn a_stop_is_reported_at_once_then_each_half_hour_and_its_end_once() {
         let now = Duration::ZERO;
         let mut alarm = Alarm::default();
-        let mut turn = |open, reminders| alarm.turn(open, now + REMINDER * reminders / 2);
-        assert_eq!(turn(false, 0), Turn::Unchanged);
-        assert_eq!(turn(true, 0), Turn::Opened);
-        assert_eq!(turn(true, 1), Turn::Unchanged);
-        assert_eq!(turn(true, 2), Turn::Reminded);
-        assert_eq!(turn(true, 3), Turn::Unchanged);
-        assert_eq!(turn(false, 3), Turn::Closed);
-        assert_eq!(turn(false, 9), Turn::Unchanged);
-        assert_eq!(turn(true, 9), Turn::Opened);
+        let mut notice = |open, reminders| alarm.notice(open, now + REMINDER * reminders / 2);
+        assert_eq!(notice(false, 0), BreakerNotice::Unchanged);
+        assert_eq!(notice(true, 0), BreakerNotice::Opened);
+        assert_eq!(notice(true, 1), BreakerNotice::Unchanged);
+        assert_eq!(notice(true, 2), BreakerNotice::Reminded);
+        assert_eq!(notice(true, 3), BreakerNotice::Unchanged);
+        assert_eq!(notice(false, 3), BreakerNotice::Closed);
+        assert_eq!(notice(false, 9), BreakerNotice::Unchanged);
+        assert_eq!(notice(true, 9), BreakerNotice::Opened);
     }
 
     #[test]

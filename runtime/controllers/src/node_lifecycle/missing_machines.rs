@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::Moment;
 
-/// The finding of a pass about one machine.
+/// The result of a pass for one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LookUp {
     /// The provider reports that the machine does not exist.

@@ -3,7 +3,7 @@
 
 use super::{
     Moment,
-    alarm::{Alarm, Turn},
+    alarm::{Alarm, BreakerNotice},
     breaker::Judgement,
 };
 use crate::{
@@ -24,20 +24,20 @@ pub(crate) fn breaker(context: &Context, actor: &Actor, alarm: &mut Alarm, judge
     let held = judgement.may_go.iter().filter(|may_go| !**may_go).count();
     metrics.node_deletion_stopped.get_or_create(&labels).set(i64::from(judgement.is_open()));
     metrics.nodes_held.get_or_create(&labels).set(i64::try_from(held).unwrap_or(i64::MAX));
-    let turn = alarm.turn(judgement.is_open(), now);
-    if turn == Turn::Opened {
+    let notice = alarm.notice(judgement.is_open(), now);
+    if notice == BreakerNotice::Opened {
         metrics.node_deletion_stops.get_or_create(&labels).inc();
     }
-    let (kind, reason, text) = match turn {
-        Turn::Unchanged => return,
-        Turn::Closed => {
+    let (kind, reason, text) = match notice {
+        BreakerNotice::Unchanged => return,
+        BreakerNotice::Closed => {
             let text = format!(
                 "The breaker of the provider {} closed: Skysail deletes nodes whose machines do not exist again",
                 actor.provider
             );
             (EventKind::Normal, reasons::NODE_DELETION_RESUMED, text)
         }
-        Turn::Opened | Turn::Reminded => {
+        BreakerNotice::Opened | BreakerNotice::Reminded => {
             (EventKind::Warning, reasons::NODE_DELETION_STOPPED, stopped(context, actor, judgement))
         }
     };

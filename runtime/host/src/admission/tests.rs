@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, Resolve};
 
-use super::{Examination, Finding, Inspection, Interface, RefusalCode, examine, look};
+use super::{AdmissionFinding, Examination, Inspection, Interface, RefusalCode, examine, look};
 
 const LIMIT: u64 = 32 << 20;
 
@@ -364,10 +364,10 @@ fn the_number_of_refusals_of_a_component_is_bounded() {
 }
 
 #[test]
-fn oversized_findings_of_a_hostile_child_are_truncated() {
+fn an_oversized_examination_of_a_hostile_child_is_truncated() {
     let long = "x".repeat(2_500);
     let interface = Interface { name: long.clone(), functions: vec![long.clone(); 50] };
-    let refusals = vec![Finding { code: RefusalCode::Malformed, reason: format!("a\n{long}") }; 100];
+    let refusals = vec![AdmissionFinding { code: RefusalCode::Malformed, reason: format!("a\n{long}") }; 100];
     let examination = Examination {
         contract_version: Some(long.clone()),
         imports: vec![interface; 300],

@@ -35,7 +35,7 @@ const PORTS_MAX: usize = 1024;
 /// The maximum number of load balancers, routes, clusters in one list. The largest clusters have
 /// thousands of nodes.
 const MANY_MAX: usize = 100_000;
-/// The maximum number of findings about a cloud-config: more are of no use to a person.
+/// The maximum number of problems of a cloud-config: more are of no use to a person.
 const PROBLEMS_MAX: usize = 100;
 /// Longest time of `retry-after`; part of the contract.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);

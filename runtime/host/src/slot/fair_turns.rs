@@ -30,7 +30,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 pub(super) struct FairTurns(RwLock<()>);
 
 /// The turn of one call, which ends when this is dropped.
-pub(super) enum Turn<'a> {
+pub(super) enum CallTurn<'a> {
     /// No other call runs.
     Alone { _guard: RwLockWriteGuard<'a, ()> },
     /// Only calls of releases that are not serial run.
@@ -43,7 +43,11 @@ impl Slot {
     /// # Errors
     /// Those of [`Slot::hold`], and `RetryAfter` if the calls before this one last longer than
     /// [`DRAIN`], which a call on a replaced release may take, and the deadline of a call together.
-    pub(super) async fn turn(&self, interface: Interface, uid: Option<&str>) -> Result<(Turn<'_>, Arc<Active>), Error> {
+    pub(super) async fn turn(
+        &self,
+        interface: Interface,
+        uid: Option<&str>,
+    ) -> Result<(CallTurn<'_>, Arc<Active>), Error> {
         let longest = DRAIN + Duration::from_millis(self.hold(interface, uid)?.provider.sandbox().limits().deadline_ms);
         timeout(longest, self.next_turn(interface, uid)).await.unwrap_or_else(|_| {
             let message = format!(
@@ -56,16 +60,16 @@ impl Slot {
         })
     }
 
-    async fn next_turn(&self, interface: Interface, uid: Option<&str>) -> Result<(Turn<'_>, Arc<Active>), Error> {
+    async fn next_turn(&self, interface: Interface, uid: Option<&str>) -> Result<(CallTurn<'_>, Arc<Active>), Error> {
         loop {
             let asks_for_it = self.hold(interface, uid)?.info.serial_load_balancers;
             let turn = match asks_for_it {
-                true => Turn::Alone { _guard: self.turns.0.write().await },
-                false => Turn::Shared { _guard: self.turns.0.read().await },
+                true => CallTurn::Alone { _guard: self.turns.0.write().await },
+                false => CallTurn::Shared { _guard: self.turns.0.read().await },
             };
             let release = self.hold(interface, uid)?;
             // During the wait another release may have begun to serve.
-            if matches!(turn, Turn::Alone { .. }) || !release.info.serial_load_balancers {
+            if matches!(turn, CallTurn::Alone { .. }) || !release.info.serial_load_balancers {
                 return Ok((turn, release));
             }
         }

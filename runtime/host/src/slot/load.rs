@@ -21,7 +21,7 @@ use crate::{
     jail::{CompileError, CompileLimits, Compiled},
 };
 
-/// Findings of `check-config` that are repeated in a reason.
+/// Problems of `check-config` that are repeated in a reason.
 const PROBLEMS_SHOWN_MAX: usize = 5;
 
 /// What every load of a slot needs.

@@ -5,9 +5,9 @@ use serde_saphyr::{Error, Location};
 
 use super::outline::{Outline, Place};
 
-/// An error without the name of its file.
+/// Where a provider file is wrong, and why; without the name of the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct Explanation {
     /// 1-based; `None` if the text has no such place.
     pub(super) line: Option<u64>,
     /// For example `provider "sim": spec.limits.fuel`.
@@ -17,14 +17,14 @@ pub(super) struct Finding {
 }
 
 /// The error about a text that is not YAML.
-pub(super) fn syntax(error: &Error) -> Finding {
+pub(super) fn syntax(error: &Error) -> Explanation {
     let line = error.location().map(|location| location.line());
     let reason = format!("the text is not YAML: {}; correct this line, or the line before", reason(error));
-    Finding { line, place: String::new(), reason }
+    Explanation { line, place: String::new(), reason }
 }
 
 /// The error about YAML that is not a provider file.
-pub(super) fn schema(outline: &Outline, error: &Error) -> Finding {
+pub(super) fn schema(outline: &Outline, error: &Error) -> Explanation {
     let error = error.without_snippet();
     let Some(location) = error.location() else { return syntax(error) };
     let place = match error {
@@ -45,7 +45,7 @@ pub(super) fn schema(outline: &Outline, error: &Error) -> Finding {
         Some(name) => format!("provider {name:?}: {path}"),
         None => path.to_owned(),
     };
-    Finding { line: Some(line), place: place_text, reason: of_schema(error, place, location) }
+    Explanation { line: Some(line), place: place_text, reason: of_schema(error, place, location) }
 }
 
 fn of_schema(error: &Error, place: Option<&Place>, location: Location) -> String {

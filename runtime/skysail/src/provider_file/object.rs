@@ -8,7 +8,7 @@ use skysail_host::credentials::{SecretKeyRef, SecretValues};
 
 use super::{
     ProviderSpec,
-    explain::{self, Finding},
+    explain::{self, Explanation},
     outline::Outline,
     schema::{self, API_VERSION, Carrier, Check, Document, KIND, NodeSelector, is_dns_label},
 };
@@ -51,7 +51,7 @@ impl ProviderObject {
     pub(crate) fn check(self, secrets: &SecretValues) -> Result<ProviderSpec, String> {
         let Self { name, outline, document, secrets: _ } = self;
         let check = Check::new(Carrier::Object { secrets }, (&outline, 0));
-        check.document(document).map_err(|finding| sentence(&name, finding))
+        check.document(document).map_err(|explanation| sentence(&name, explanation))
     }
 }
 
@@ -76,9 +76,9 @@ pub(crate) fn claims_only(name: &str, spec: &Value) -> Option<ProviderSpec> {
     is_dns_label(name).then_some(spec)
 }
 
-/// The finding as a sentence without the line and the name of the provider, which an object does
-/// not need.
-fn sentence(name: &str, Finding { line: _, place, reason }: Finding) -> String {
+/// The explanation as a sentence, without the line and the name of the provider: an object needs
+/// neither.
+fn sentence(name: &str, Explanation { line: _, place, reason }: Explanation) -> String {
     let provider = format!("provider {name:?}");
     let place = place.strip_prefix(&provider).map_or(&*place, |rest| rest.trim_start_matches(": "));
     if place.is_empty() { reason } else { format!("{place}: {reason}") }

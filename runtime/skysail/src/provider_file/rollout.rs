@@ -7,7 +7,7 @@ use serde::Deserialize;
 use skysail_host::slot::{CanaryOptions, OnDifference, PlanOptions, ProbationOptions, RolloutOptions, ShadowOptions};
 use skysail_sources::Digest;
 
-use super::{explain::Finding, schema::Check};
+use super::{explain::Explanation, schema::Check};
 use crate::args::parse_duration_or_zero;
 
 /// Default length of a probation and a canary. An idle cluster makes a few calls a minute, a busy
@@ -98,7 +98,7 @@ struct Probation {
 }
 
 impl Check<'_> {
-    pub(super) fn rollout(&self, rollout: &Rollout) -> Result<RolloutOptions, Finding> {
+    pub(super) fn rollout(&self, rollout: &Rollout) -> Result<RolloutOptions, Explanation> {
         let Rollout { shadow, plan, canary, probation, retry: _ } = rollout;
         let shadow = shadow.as_ref().map(|shadow| self.shadow(shadow)).transpose()?;
         let plan = plan.as_ref().map(|plan| self.plan(plan)).transpose()?;
@@ -111,16 +111,16 @@ impl Check<'_> {
         Ok(RolloutOptions { shadow, plan, canary, probation })
     }
 
-    fn shadow(&self, Shadow { on_difference }: &Shadow) -> Result<ShadowOptions, Finding> {
+    fn shadow(&self, Shadow { on_difference }: &Shadow) -> Result<ShadowOptions, Explanation> {
         let on_difference = self.on_difference("spec.rollout.shadow.onDifference", on_difference.as_deref())?;
         Ok(ShadowOptions { on_difference })
     }
 
-    fn plan(&self, Plan { on_writes }: &Plan) -> Result<PlanOptions, Finding> {
+    fn plan(&self, Plan { on_writes }: &Plan) -> Result<PlanOptions, Explanation> {
         Ok(PlanOptions { on_writes: self.on_difference("spec.rollout.plan.onWrites", on_writes.as_deref())? })
     }
 
-    fn on_difference(&self, place: &'static str, text: Option<&str>) -> Result<OnDifference, Finding> {
+    fn on_difference(&self, place: &'static str, text: Option<&str>) -> Result<OnDifference, Explanation> {
         let [report, refuse] = ON_DIFFERENCE;
         match text {
             None => Ok(OnDifference::Report),
@@ -133,7 +133,7 @@ impl Check<'_> {
         }
     }
 
-    fn canary(&self, Canary { percent, calls, time }: &Canary) -> Result<CanaryOptions, Finding> {
+    fn canary(&self, Canary { percent, calls, time }: &Canary) -> Result<CanaryOptions, Explanation> {
         if !(1..=PERCENT_MAX).contains(percent) {
             let reason = format!(
                 "{percent} is not a valid share; write 1 to {PERCENT_MAX}, or leave canary out for all objects at once"
@@ -156,7 +156,7 @@ impl Check<'_> {
         calls: Option<u64>,
         time: Option<&str>,
         zero: &str,
-    ) -> Result<ProbationOptions, Finding> {
+    ) -> Result<ProbationOptions, Explanation> {
         let time = match time {
             Some(text) => parse_duration_or_zero(text).map_err(|reason| self.invalid_field(field, reason))?,
             None => WATCHED.time,
@@ -169,7 +169,7 @@ impl Check<'_> {
     }
 
     /// The digest of the component to try again.
-    pub(super) fn retry(&self, rollout: &Rollout) -> Result<Option<String>, Finding> {
+    pub(super) fn retry(&self, rollout: &Rollout) -> Result<Option<String>, Explanation> {
         let digest = |text: &String| {
             let digest: Digest = text.parse().map_err(|error| {
                 self.invalid_field("spec.rollout.retry", format!("{error}, as status.refused.digest has them"))

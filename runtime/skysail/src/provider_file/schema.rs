@@ -19,7 +19,7 @@ use skysail_provider::Interface;
 
 use super::{
     Files, ProviderSpec, Yields,
-    explain::Finding,
+    explain::Explanation,
     outline::Outline,
     rollout::Rollout,
     source::Source,
@@ -196,7 +196,7 @@ pub(super) struct Check<'a> {
     name: String,
 }
 
-type Checked<T> = Result<T, Finding>;
+type Checked<T> = Result<T, Explanation>;
 
 impl<'a> Check<'a> {
     pub(super) const fn new(carrier: Carrier<'a>, (outline, document): (&'a Outline, usize)) -> Self {
@@ -438,21 +438,21 @@ impl<'a> Check<'a> {
     }
 
     /// An error about egress or credentials: its text begins with the place below `root`.
-    fn of_host(&self, root: &str, error: impl Into<anyhow::Error>) -> Finding {
+    fn of_host(&self, root: &str, error: impl Into<anyhow::Error>) -> Explanation {
         let text = format!("{:#}", error.into());
         let (place, reason) = text.split_once(": ").unwrap_or(("", &text));
         self.invalid_field(&format!("{root}{place}"), reason.to_owned())
     }
 
     /// The place of the first problem, with the text of all; each problem begins with its key.
-    fn invalid_limits(&self, error: &LimitsError) -> Finding {
+    fn invalid_limits(&self, error: &LimitsError) -> Explanation {
         let key = error.problems.first().and_then(|problem| problem.split(' ').next()).unwrap_or_default();
         self.invalid_field(&format!("spec.limits.{key}"), error.to_string())
     }
 
-    pub(super) fn invalid_field(&self, path: &str, reason: String) -> Finding {
+    pub(super) fn invalid_field(&self, path: &str, reason: String) -> Explanation {
         let place = if self.name.is_empty() { path.to_owned() } else { format!("provider {:?}: {path}", self.name) };
-        Finding { line: self.outline.line(self.document, path), place, reason }
+        Explanation { line: self.outline.line(self.document, path), place, reason }
     }
 }
 

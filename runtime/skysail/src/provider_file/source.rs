@@ -15,7 +15,7 @@ use skysail_sources::{
     Signers, TrustRoot,
 };
 
-use super::{explain::Finding, schema::Check};
+use super::{explain::Explanation, schema::Check};
 use crate::args::{object_name, parse_duration};
 
 /// Largest CA bundle, in bytes; that of the system has a fifth of this.
@@ -249,7 +249,7 @@ impl Source {
 }
 
 impl Check<'_> {
-    pub(super) fn source(&mut self, source: Source) -> Result<ComponentSource, Finding> {
+    pub(super) fn source(&mut self, source: Source) -> Result<ComponentSource, Explanation> {
         match source {
             Source { file: Some(file), config_map: None, oci: None } => {
                 Ok(ComponentSource::File(self.resolve("spec.source.file", &file)?))
@@ -269,7 +269,7 @@ impl Check<'_> {
         }
     }
 
-    fn config_maps(&self, maps: ConfigMaps) -> Result<ComponentSource, Finding> {
+    fn config_maps(&self, maps: ConfigMaps) -> Result<ComponentSource, Explanation> {
         let ConfigMaps { namespace, name, names, key } = maps;
         let names = match (name, names) {
             (Some(name), None) => vec![name],
@@ -294,7 +294,7 @@ impl Check<'_> {
         Ok(ComponentSource::ConfigMap(ConfigMapReference { namespace, names, key }))
     }
 
-    fn oci(&mut self, mut oci: Oci) -> Result<OciComponent, Finding> {
+    fn oci(&mut self, mut oci: Oci) -> Result<OciComponent, Explanation> {
         let reference: Reference = oci.reference.parse().map_err(|error| {
             let reason = format!("{:?} is not a reference ({error}); write ghcr.io/org/provider:v1", oci.reference);
             self.invalid_field("spec.source.oci.reference", reason)
@@ -345,7 +345,7 @@ impl Check<'_> {
         Ok(OciComponent { reference, registry, settings, written })
     }
 
-    fn registry_credentials(&mut self, from: &CredentialsFrom) -> Result<RegistryCredentials, Finding> {
+    fn registry_credentials(&mut self, from: &CredentialsFrom) -> Result<RegistryCredentials, Explanation> {
         match from {
             CredentialsFrom::File(file) => {
                 // The source reads the file at each log-in; this read only checks the file.
@@ -360,7 +360,7 @@ impl Check<'_> {
         }
     }
 
-    fn signatures(&mut self, signatures: &Signatures) -> Result<SignaturePolicy, Finding> {
+    fn signatures(&mut self, signatures: &Signatures) -> Result<SignaturePolicy, Explanation> {
         const FIELD: &str = "spec.source.oci.signatures";
         let mut keys = Vec::new();
         for (index, key) in signatures.keys.iter().enumerate() {
@@ -387,7 +387,7 @@ impl Check<'_> {
         policy.map_err(|error| self.invalid_field(FIELD, error.to_string()))
     }
 
-    fn trust_root(&mut self, from: &TrustRootFrom) -> Result<TrustRoot, Finding> {
+    fn trust_root(&mut self, from: &TrustRootFrom) -> Result<TrustRoot, Explanation> {
         const FIELD: &str = "spec.source.oci.signatures.trustRoot";
         let (field, json) = match from {
             TrustRootFrom::File(file) => {
@@ -400,7 +400,7 @@ impl Check<'_> {
         TrustRoot::from_json(&json).map_err(|error| self.invalid_field(&field, format!("it is {error}")))
     }
 
-    fn duration(&self, field: &str, text: Option<&str>, default: Duration) -> Result<Duration, Finding> {
+    fn duration(&self, field: &str, text: Option<&str>, default: Duration) -> Result<Duration, Explanation> {
         let Some(text) = text else { return Ok(default) };
         parse_duration(text).map_err(|reason| self.invalid_field(&format!("spec.source.oci.{field}"), reason))
     }
