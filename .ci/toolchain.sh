@@ -1,4 +1,5 @@
-# Sourced by .ci/setup and .ci/with: selects Rust, Go and the directory of built tools. Installs nothing.
+# Sourced by .ci/setup and .ci/with: selects Rust, Go and the directory of
+# built tools. Installs nothing.
 # shellcheck shell=bash
 
 # The Rust that rust-toolchain.toml pins; a newer one is accepted where rustup is not available.
@@ -8,7 +9,7 @@ go_wanted=1.26
 # A third-party client of registries. It declares no Rust version and builds with the pinned one.
 wkg_wanted=0.16.1
 helm_wanted=4.3.1
-# Its CustomResourceDefinitions validate the monitors and rules of the chart.
+# The CustomResourceDefinitions of this version validate the monitors and rules of the chart.
 prometheus_operator_wanted=0.85.0
 tools=$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools
 

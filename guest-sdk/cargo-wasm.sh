@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs cargo for wasm32-unknown-unknown. Two toolchains work, and the script prints which one it uses:
+# Runs cargo for wasm32-unknown-unknown. Two toolchains work, and the script prints which one it
+# uses:
 #   rustup with the target wasm32-unknown-unknown: used as it is.
 #   Debian's rustc-web, cargo-web and rust-web-src: builds the standard library from source.
 # usage: cargo-wasm.sh build ARGUMENT…      the arguments of `cargo build`, without --target
 set -euo pipefail
 target=wasm32-unknown-unknown
 say() { printf 'cargo-wasm: %s\n' "$*"; }
-[ "${1:-}" = build ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
+[ "${1:-}" = build ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
 shift
 
 sysroot=$(rustc --print sysroot)

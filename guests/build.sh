@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds every guest (providers and probes) into target/components/*.wasm, or only the packages named.
+# Builds every guest (providers and probes) into target/components/*.wasm, or only the named ones.
 # usage: guests/build.sh [PACKAGE…]      e.g. guests/build.sh skysail-simcloud
 #
-# A guest with a go.mod is built by Go, one with a package.json by Node.js, and the others by cargo (guest-sdk/cargo-wasm.sh).
+# A guest with a go.mod is built by Go, one with a package.json by Node.js, and the others by cargo
+# (guest-sdk/cargo-wasm.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=wasm32-unknown-unknown
@@ -58,7 +59,8 @@ if [ ${#go_guests[@]} -gt 0 ] && ! command -v go >/dev/null; then
 fi
 for name in "${go_guests[@]}"; do
   module=$(realpath -m "$build/go/$name.wasm")
-  # With its names and without debugging information, so that the backtrace of a trap names functions.
+  # With its names and without debugging information, so that the backtrace
+  # of a trap names functions.
   GOOS=wasip1 GOARCH=wasm go -C "guests/$name" build -trimpath -buildvcs=false -buildmode=c-shared -ldflags=-w -o "$module" .
   componentize "$name" "$module"
 done

@@ -37,7 +37,7 @@ type iniEntry struct {
 	asked               bool
 }
 
-// ParseINI reads a cloud-config. Problems are told by [INI.Problems].
+// ParseINI reads a cloud-config. [INI.Problems] returns the problems.
 func ParseINI(text string) *INI {
 	ini, section := &INI{}, ""
 	for index, line := range strings.Split(text, "\n") {

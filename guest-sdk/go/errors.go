@@ -31,9 +31,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// AsError returns the contract error of an error, with the error's whole text; nil for nil. Of several
-// errors that are joined, it is the worst, and CodeNotFound only where all of them are: it may delete
-// a node.
+// AsError returns the contract error of an error, with the error's whole text; nil for nil. Of
+// several errors that are joined, it is the worst, and CodeNotFound only where all of them
+// are: it may delete a node.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil

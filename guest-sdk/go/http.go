@@ -173,8 +173,8 @@ func escapeSegment(segment string) string {
 	return url.PathEscape(segment)
 }
 
-// Request is a request that is being built. Its methods return a new one, so that a request can be the
-// beginning of several.
+// Request is a request that is being built. Its methods return a new one, so that a request can be
+// the beginning of several.
 type Request struct {
 	api    *API
 	raw    RawRequest
@@ -325,8 +325,8 @@ func (r *Response) Header(name string) string {
 	return ""
 }
 
-// JSON reads the body. An empty body or null is an error: Go would read it as an empty value, and an
-// empty list may delete nodes. An absent member of an object still reads as an empty one.
+// JSON reads the body. An empty body or null is an error: Go would read it as an empty value, and
+// an empty list may delete nodes. An absent member of an object still reads as an empty one.
 func (r *Response) JSON(into any) error {
 	if body := bytes.TrimSpace(r.Body); len(body) == 0 || string(body) == "null" {
 		return Internal("%s: the answer is empty: %q", r.line, body)
@@ -345,7 +345,8 @@ func Absent(err error) error {
 	return err
 }
 
-// RetryAfter returns the wait that the response asks for, in seconds or until a date; false for none.
+// RetryAfter returns the wait that the response asks for, in seconds or
+// until a date; false for none.
 func (r *Response) RetryAfter() (time.Duration, bool) {
 	names := []string{"retry-after"}
 	if r.Status == 429 {

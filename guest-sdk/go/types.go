@@ -62,8 +62,8 @@ type Result[T any] struct {
 // Info describes a provider.
 type Info struct {
 	Name, Version, Description string
-	// ProviderIDSchemes are the schemes of the provider's own provider IDs; nil stands for Name, and an
-	// empty slice for none: the operator then claims prefixes of provider IDs.
+	// ProviderIDSchemes are the schemes of the provider's own provider IDs; nil stands for Name, and
+	// an empty slice for none: the operator then claims prefixes of provider IDs.
 	ProviderIDSchemes []string
 	// WithoutClusterID says that the provider works without a name of the cluster.
 	WithoutClusterID bool

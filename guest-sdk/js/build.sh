@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what package-lock.json names, and compiles the SDK into dist/. Does nothing where all is up to date.
+# Installs what package-lock.json names, and compiles the SDK into dist/. Does
+# nothing where all is up to date.
 # usage: guest-sdk/js/build.sh
 set -euo pipefail
 cd "$(dirname "$0")"

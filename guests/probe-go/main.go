@@ -131,8 +131,8 @@ func files() []error {
 	}
 }
 
-// sockets leaves net.Listen and UDP out, which succeed: Go has a network of its own in the program's
-// memory.
+// sockets leaves net.Listen and UDP out, which succeed: Go has a network of its
+// own in the program's memory.
 func sockets() []error {
 	_, dial := net.DialTimeout("tcp", "127.0.0.1:80", time.Second)
 	_, resolve := net.LookupHost("localhost.example")

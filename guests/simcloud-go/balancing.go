@@ -39,8 +39,8 @@ func status(address string) *provider.LoadBalancerStatus {
 	return &provider.LoadBalancerStatus{Ingress: []provider.Ingress{{IP: address}}}
 }
 
-// EnsureLoadBalancer lists the existing resources first, so that it finds repeated and partial work.
-// The idempotency key finds the result of a request whose response was lost.
+// EnsureLoadBalancer lists the existing resources first, so that it finds repeated and partial
+// work. The idempotency key finds the result of a request whose response was lost.
 func (simCloud) EnsureLoadBalancer(cluster string, service *provider.Service, nodes provider.NodeSet) (*provider.LoadBalancerStatus, error) {
 	cloud, err := load()
 	if err != nil {

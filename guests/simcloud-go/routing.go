@@ -108,8 +108,9 @@ func (c *cloud) targets(wanted []provider.NewRoute) (ids []string, errors []erro
 	return ids, errors, nil
 }
 
-// DeleteRoutes makes one list, and one request for each route. A missing route is a success. A route
-// of another cluster is refused, because the name comes from the host and proves no ownership.
+// DeleteRoutes makes one list, and one request for each route. A missing route is a
+// success. A route of another cluster is refused, because the name comes from the
+// host and proves no ownership.
 func (simCloud) DeleteRoutes(cluster string, routes []provider.Route) ([]error, error) {
 	cloud, present, err := routesOf(cluster)
 	if err != nil {

@@ -9,13 +9,22 @@ const zonesTtlMs = 10 * 60 * 1000;
 
 /**
  * @typedef {Record<string, string>} Tags
- * @typedef {{id: string, name: string, zone: string, type: string, private_address: string, public_address: string | null, state: string}} Machine
+ * @typedef {{
+ *   id: string, name: string, zone: string, type: string, private_address: string,
+ *   public_address: string | null, state: string
+ * }} Machine
  * @typedef {{name: string, region: string}} Zone
  * @typedef {{id: string, name: string, address: string, state: string, tags: Tags}} ElasticIP
  * @typedef {{address: string, port: number}} Backend
- * @typedef {{real_servers: Backend[], allowed_sources: string[], session_affinity_seconds: number}} Settings
- * @typedef {Settings & {id: string, name: string, elastic_ip: string, port: number, state: string, tags: Tags}} VirtualServer
- * @typedef {{id: string, destination_cidr: string, instance: string, blackhole: boolean}} CloudRoute
+ * @typedef {{
+ *   real_servers: Backend[], allowed_sources: string[], session_affinity_seconds: number
+ * }} Settings
+ * @typedef {Settings & {
+ *   id: string, name: string, elastic_ip: string, port: number, state: string, tags: Tags
+ * }} VirtualServer
+ * @typedef {{
+ *   id: string, destination_cidr: string, instance: string, blackhole: boolean
+ * }} CloudRoute
  */
 
 /**

@@ -1,5 +1,8 @@
 // @ts-check
-/** Load balancers: an elastic IP, and a virtual server for each port, all with the name and the cluster's tag. */
+/**
+ * Load balancers: an elastic IP, and a virtual server for each port, all with the
+ * name and the cluster's tag.
+ */
 import {
   absentOk,
   allowedSources,
@@ -41,8 +44,8 @@ export const loadBalancers = {
     return ip ? { ingress: [{ ip: ip.address }] } : null;
   },
 
-  // Lists what there is first, so that it finds repeated and partial work. The idempotency key finds
-  // the result of a request whose response was lost.
+  // Lists what there is first, so that it finds repeated and partial work. The idempotency key
+  // finds the result of a request whose response was lost.
   ensure(cluster, service, nodes) {
     const cloud = load();
     check(service);

@@ -1,5 +1,7 @@
 // @ts-check
-/** Routes to the pods of each machine. The cloud names the target of a route by the machine's ID. */
+/**
+ * Routes to the pods of each machine. The cloud names the target of a route by the machine's ID.
+ */
 import { absentOk, denied, internal, isNotFound, notFound, ProviderError, sendAll } from "@skysail/provider";
 import { clusterTag, list, load, owned } from "./api.js";
 import { idOf, scheme } from "./machines.js";
@@ -23,9 +25,9 @@ export const routes = {
       blackhole,
     })),
 
-  // One list, a second one where a node has no provider ID, and one request for each missing route. A
-  // route of this cluster to another machine is deleted first: pod CIDRs move when a node is created
-  // again.
+  // One list, a second one where a node has no provider ID, and one request for each
+  // missing route. A route of this cluster to another machine is deleted first: pod CIDRs
+  // move when a node is created again.
   create(cluster, wanted) {
     const cloud = load();
     const present = ownedRoutes(cloud, cluster);
@@ -65,8 +67,8 @@ export const routes = {
     return results;
   },
 
-  // One list, then one request for each route. A missing route is a success. A route of another cluster
-  // is refused, because the name comes from the host and proves no ownership.
+  // One list, then one request for each route. A missing route is a success. A route of another
+  // cluster is refused, because the name comes from the host and proves no ownership.
   delete(cluster, unwanted) {
     const cloud = load();
     const ours = new Set(ownedRoutes(cloud, cluster).map(({ id }) => id));

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Tests the simulation: each patch in mutations/ adds one bug to a copy of the tree, and at least one of the days has to fail because of it.
-# usage: tests/simulation/mutate.sh [NAME…]     NAME: a patch without its extension; all of them by default
+# Tests the simulation: each patch in mutations/ adds one bug to a copy of the tree, and at least
+# one of the days has to fail because of it.
+# usage: tests/simulation/mutate.sh [NAME…]
+#   NAME: a patch without its extension; all of them by default
 # SEEDS is the number of days for each bug, 500 by default. All patches take some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -10,9 +10,9 @@
 //		loadbalancers.Export(cloud)
 //	}
 //
-// Each call makes the vendor's provider anew, because a call begins in a new memory: GetCloudProvider
-// with the cloud-config of the call, and Initialize with clients of a small Kubernetes API, which has
-// what the call has.
+// Each call creates the vendor's provider again, because a call begins in a new memory:
+// GetCloudProvider with the cloud-config of the call, and Initialize with clients of a small
+// Kubernetes API, which has what the call has.
 package cloudprovider
 
 import (
@@ -34,16 +34,16 @@ type Options struct {
 	Info provider.Info
 	// Registered is the name that the vendor's package registered by RegisterCloudProvider.
 	Registered string
-	// CheckConfig returns the problems of a cloud-config without a request; nil for a vendor's provider
-	// that has no such function: a wrong cloud-config then fails each call.
+	// CheckConfig returns the problems of a cloud-config without a request; nil for a vendor's
+	// provider that has no such function: a wrong cloud-config then fails each call.
 	CheckConfig func(text string) []provider.Problem
 	// Origins returns the origins of the cloud's API; nil where the cloud-config does not have them.
 	Origins func(text string) []string
 	// Credential names the operator's credential for a request, which the host then signs or logs in;
 	// nil or empty leaves the vendor's own Authorization.
 	Credential func(*http.Request) string
-	// Serial asks about the nodes of a call, and creates routes, one after the other: for a vendor whose
-	// code may not run in several goroutines.
+	// Serial asks about the nodes of a call, and creates routes, one after the other: for a vendor
+	// whose code may not run in several goroutines.
 	Serial bool
 }
 
@@ -111,10 +111,10 @@ func (c *Cloud) vendor() (cloudprovider.Interface, error) {
 	return c.in, c.err
 }
 
-// failed finds the contract's error whose reaction fits. It is never NotFound: upstream deletes a node
-// or forgets a load balancer only where a function returns "does not exist" without an error, and an
-// error may be about another object. Upstream repeats every other failure, and so does the host after
-// Unavailable.
+// failed finds the contract's error whose reaction fits. It is never NotFound: upstream deletes a
+// node or forgets a load balancer only where a function returns "does not exist" without an
+// error, and an error may be about another object. Upstream repeats every other failure, and so
+// does the host after Unavailable.
 func failed(err error) error {
 	var failure *provider.Failure
 	var retry *api.RetryError

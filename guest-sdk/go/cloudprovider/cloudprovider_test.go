@@ -185,8 +185,8 @@ func TestTheStateIsExistenceAndPower(t *testing.T) {
 	}
 }
 
-// noShutdown is a vendor whose machines have no power state, and which forgets a machine between two
-// questions.
+// noShutdown is a vendor whose machines have no power state, and which forgets a
+// machine between two questions.
 type noShutdown struct {
 	*vendor
 	err error

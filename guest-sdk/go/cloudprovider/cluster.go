@@ -21,8 +21,8 @@ import (
 // cluster is the Kubernetes API that a vendor's provider finds in the sandbox, as a
 // cloudprovider.ControllerClientBuilder: the nodes and the Service of the call. An Event becomes an
 // Event of the call. Every other request is refused with 403, because 404 would say that the object
-// does not exist, and the log has a warning for each. A change of an object is not sent to the cluster:
-// the contract has no way for it.
+// does not exist, and the log has a warning for each. A change of an object is not sent to the
+// cluster: the contract has no way for it.
 type cluster struct {
 	mutex sync.Mutex
 	nodes []*v1.Node
@@ -134,8 +134,8 @@ func kind(kind, version string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: version}
 }
 
-// event hands an Event to the host: of the core API, whose text is the message, or of events.k8s.io,
-// whose text is the note. The answer is the Event as it came.
+// event hands an Event to the host: of the core API, whose text is the message, or of
+// events.k8s.io, whose text is the note. The answer is the Event as it came.
 func event(body []byte) (int, any) {
 	var event struct{ Type, Reason, Message, Note string }
 	if err := json.Unmarshal(body, &event); err != nil {

@@ -16,8 +16,9 @@ import (
 )
 
 // DescribeInstances asks the vendor's provider about each node as upstream's controllers do: by
-// InstancesV2, else by the older interfaces Instances and Zones. For [provider.State] it asks whether
-// the machine exists and is off, for [provider.Metadata] for everything else. Equal GETs are sent once.
+// InstancesV2, else by the older interfaces Instances and Zones. For [provider.State] it
+// asks whether the machine exists and is off, for [provider.Metadata] for everything else.
+// Equal GETs are sent once.
 func (c *Cloud) DescribeInstances(nodes provider.NodeSet, detail provider.Detail) ([]provider.Result[provider.Instance], error) {
 	// The nodes of a call are one page of the cluster's.
 	machines := c.kube.useNodes(nodes, false)
@@ -97,8 +98,8 @@ func lookUp(cloud cloudprovider.Interface) (looker, error) {
 	return first{cloud, instances, zones}, nil
 }
 
-// off is the answer about the power state: a vendor that cannot tell, or that has no machine any more,
-// does not say that the machine is off.
+// off is the answer about the power state: a vendor that cannot tell, or that has no machine any
+// more, does not say that the machine is off.
 func off(shutdown bool, err error) (bool, error) {
 	if errors.Is(err, cloudprovider.NotImplemented) || errors.Is(err, cloudprovider.InstanceNotFound) {
 		return false, nil

@@ -20,7 +20,8 @@ import (
 	"skysail.dev/provider"
 )
 
-// Transport is an http.RoundTripper. The zero value sends requests without a credential of the host.
+// Transport is an http.RoundTripper. The zero value sends requests without
+// a credential of the host.
 //
 // Requests that several goroutines make at the same time leave at the same time. Redirects are
 // http.Client's to follow: each is a request of its own to the host.
@@ -107,8 +108,9 @@ func (t *Transport) isDropped(name string) bool {
 	return name == "Authorization" || name == "Range" || name == "If-Range" || slices.ContainsFunc(t.SetByCredential, is)
 }
 
-// ShareGets runs a function in which equal GETs without a body are sent once, until one fails: all get
-// the first one's answer. It is for code that asks for the same machine several times in one call.
+// ShareGets runs a function in which equal GETs without a body are sent once, until one
+// fails: all get the first one's answer. It is for code that asks for the same machine
+// several times in one call.
 func ShareGets(run func()) {
 	gathered.mutex.Lock()
 	before := gathered.gets

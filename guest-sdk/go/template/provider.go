@@ -1,6 +1,7 @@
 // The cloud provider example. This first version needs no cloud: load balancers get an address of a
-// pool, two Services may get the same one, no traffic flows, and every node has an instance. Replace
-// the functions one by one by requests to the cloud; the README of skysail.dev/provider shows how.
+// pool, two Services may get the same one, no traffic flows, and every node has an instance.
+// Replace the functions one by one by requests to the cloud; the README of
+// skysail.dev/provider shows how.
 package main
 
 import (

@@ -39,7 +39,10 @@ const version = "0.1.0";
 const here = dirname(fileURLToPath(import.meta.url));
 const sdk = (module: string) => join(here, `${module}.js`);
 
-/** Lets esbuild drop the library of addresses, a fifth of a small component, where no provider uses it. */
+/**
+ * Lets esbuild drop the library of addresses, a fifth of a small component,
+ * where no provider uses it.
+ */
 const addressesWithoutSideEffects: Plugin = {
   name: "addresses",
   setup(build) {
@@ -91,7 +94,9 @@ async function exportsOf(provider: string): Promise<Export[]> {
   return names.filter((name) => exports.includes(name));
 }
 
-/** What the engine runs: the host and the interfaces of the provider, in the shape of the contract. */
+/**
+ * What the engine runs: the host and the interfaces of the provider, in the shape of the contract.
+ */
 const entry = (provider: string, exported: Export[]) => `
 import config from "skysail:provider/config@${version}";
 import http from "skysail:provider/http@${version}";
@@ -135,7 +140,8 @@ async function make(provider: string, out: string, bundle?: string): Promise<voi
     });
     if (bundle) await writeFile(bundle, jsSource);
     const witPath = await world(exported, folder);
-    // The runtime without asynchronous calls, which the contract has not; small enough for a ConfigMap.
+    // The runtime without asynchronous calls, which the contract has not;
+    // small enough for a ConfigMap.
     const { component } = await componentize({ witPath, jsSource, world: "javascript", sync: true, optSize: true });
     // By rename: a reader of the file never sees a part of it.
     await writeFile(`${out}.partial`, component);

@@ -9,8 +9,8 @@ export interface Checked<T> {
 }
 
 /**
- * Parses the cloud-config of this call by the function that `identity.checkConfig` calls, too. Throws
- * the first fatal problem; warnings do not prevent a call.
+ * Parses the cloud-config of this call by the function that `identity.checkConfig` calls, too.
+ * Throws the first fatal problem; warnings do not prevent a call.
  */
 export function loadConfig<T>(parse: (text: string) => Checked<T>): T {
   const { value, problems } = parse(config());
@@ -36,7 +36,10 @@ const path = (section: string, key: string) => (section ? `${section}.${key}` : 
 const isComment = (text: string) => text.startsWith("#") || text.startsWith(";");
 const same = (one: string, other: string) => one.toLowerCase() === other.toLowerCase();
 
-/** A cloud-config of sections, keys and values, the format of most clouds. Sections and keys are compared without case. */
+/**
+ * A cloud-config of sections, keys and values, the format of most clouds. Sections and keys
+ * are compared without case.
+ */
 export class INI {
   private readonly entries: Entry[] = [];
   private readonly found: Problem[] = [];

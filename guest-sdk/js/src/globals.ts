@@ -1,6 +1,6 @@
 /**
- * What programs expect of any engine and QuickJS has not: `console`, `crypto` and random numbers that
- * differ from call to call. The component is a snapshot, which would repeat the engine's own.
+ * What programs expect of any engine and QuickJS has not: `console`, `crypto` and random numbers
+ * that differ from call to call. The component is a snapshot, which would repeat the engine's own.
  */
 import { host, isComponent, log, shown } from "./host.js";
 

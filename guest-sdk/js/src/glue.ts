@@ -76,8 +76,8 @@ export function requireFunctions(name: keyof typeof functions, provider: unknown
 }
 
 /**
- * What a provider returned is not of the type that this SDK declares. The path grows on the way out,
- * so that it costs nothing where all is well.
+ * What a provider returned is not of the type that this SDK declares. The path grows on the way
+ * out, so that it costs nothing where all is well.
  */
 class WrongType extends TypeError {
   private path: string;

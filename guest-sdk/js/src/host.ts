@@ -1,6 +1,9 @@
 import type * as contract from "./contract.js";
 
-/** What a provider reaches outside of itself: in the sandbox Skysail's host, in a test `Host` of `@skysail/provider/testing`. */
+/**
+ * What a provider reaches outside of itself: in the sandbox Skysail's host, in a test `Host` of
+ * `@skysail/provider/testing`.
+ */
 export interface Host {
   config: contract.config.Functions;
   http: contract.http.Functions;
@@ -36,7 +39,10 @@ export function host(): Host {
 /** The cloud-config of this call. */
 export const config = (): string => host().config.text();
 
-/** Emits an Event about the Service of this call; in a call about nodes or routes, about the cluster. */
+/**
+ * Emits an Event about the Service of this call; in a call about nodes or
+ * routes, about the cluster.
+ */
 export function event(reason: string, message: string): void {
   host().events.emit("normal", wellFormed(reason), wellFormed(message));
 }
@@ -46,7 +52,10 @@ export function warningEvent(reason: string, message: string): void {
   host().events.emit("warning", wellFormed(reason), wellFormed(message));
 }
 
-/** A text that the host accepts: a string of JavaScript may have halves of surrogate pairs, and the call would trap. */
+/**
+ * A text that the host accepts: a string of JavaScript may have halves of surrogate
+ * pairs, and the call would trap.
+ */
 export const wellFormed = (text: string): string =>
   // ES2024 has a function for it, as QuickJS.
   (text as string & { toWellFormed?: () => string }).toWellFormed?.() ?? text.replace(/\p{Surrogate}/gu, "\ufffd");

@@ -51,7 +51,10 @@ export function fetch(url: string, init: RequestInit = {}): Response {
   }
 }
 
-/** The error of a request that got no response. The engine throws an Error whose payload is the contract's value. */
+/**
+ * The error of a request that got no response. The engine throws an Error whose
+ * payload is the contract's value.
+ */
 function failed(request: contract.http.Request, thrown: unknown): unknown {
   const payload = thrown instanceof Error && "payload" in thrown ? thrown.payload : thrown;
   if (typeof payload !== "object" || payload === null || !("tag" in payload)) return thrown;
@@ -136,8 +139,8 @@ export class Response {
   }
 
   /**
-   * The body as JSON; throws `internal` where it is something else, empty or null: what is absent must
-   * not read as "there is none". Check what is inside, for example by `requireTexts`.
+   * The body as JSON; throws `internal` where it is something else, empty or null: what is absent
+   * must not read as "there is none". Check what is inside, for example by `requireTexts`.
    */
   json(): unknown {
     let value: unknown;
@@ -312,7 +315,10 @@ const escapeSegment = (segment: string) =>
 
 const escaped = (text: string) => encodeURIComponent(wellFormed(text));
 
-/** A request that is being built. Each method returns a new one, so that a request can be the beginning of several. */
+/**
+ * A request that is being built. Each method returns a new one, so that a request can be
+ * the beginning of several.
+ */
 export class Request {
   constructor(
     readonly api: API,
@@ -320,7 +326,10 @@ export class Request {
     readonly init: RequestInit,
   ) {}
 
-  /** Adds a parameter, an empty one too: without it a filter would be gone, and a list be that of all objects. */
+  /**
+   * Adds a parameter, an empty one too: without it a filter would be gone, and a
+   * list be that of all objects.
+   */
   query(key: string, value: string | number): Request {
     if (typeof value !== "string" && typeof value !== "number") {
       throw new TypeError(`the parameter ${key} is neither a string nor a number: ${value}`);
@@ -399,7 +408,10 @@ export function absentOk(result: Response | ProviderError): void {
 
 const pagesMax = 1000;
 
-/** Collects a list that the cloud returns in pages, by the cursor of the next page; an absent or empty one ends the list. */
+/**
+ * Collects a list that the cloud returns in pages, by the cursor of the next page; an absent
+ * or empty one ends the list.
+ */
 export function pages<T>(page: (cursor: string) => { entries: readonly T[]; next?: string | null | undefined }): T[] {
   const all: T[] = [];
   const seen = new Set<string>();
@@ -416,9 +428,9 @@ export function pages<T>(page: (cursor: string) => { entries: readonly T[]; next
 }
 
 /**
- * Throws `internal` unless the value is a list of objects in which each of these members is a string
- * that is not empty. An ID that is a number, or a name that is absent, would not be found, and a
- * machine that is not found deletes its node.
+ * Throws `internal` unless the value is a list of objects in which each of these members is a
+ * string that is not empty. An ID that is a number, or a name that is absent, would not be found,
+ * and a machine that is not found deletes its node.
  */
 export function requireTexts<K extends string>(
   value: unknown,

@@ -21,7 +21,10 @@ export interface SourceRange {
   bits: number;
 }
 
-/** The source ranges as a sorted set; every address of the Service's families where the Service names no range. */
+/**
+ * The source ranges as a sorted set; every address of the Service's families where
+ * the Service names no range.
+ */
 export function allowedSources(service: Service): SourceRange[] {
   const texts = service.sourceRanges.map((text) => text.trim());
   const everything = families(service).map((family) => (family === "IPv6" ? "::/0" : "0.0.0.0/0"));
@@ -76,7 +79,10 @@ export const isIPv4 = (text: string): boolean => /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|
 /** Whether the text, an address that Kubernetes has accepted, is of IPv6. */
 export const isIPv6 = (text: string): boolean => text.includes(":");
 
-/** What follows `scheme://`; for another provider ID the error `invalid`, which is about its node alone. */
+/**
+ * What follows `scheme://`; for another provider ID the error `invalid`,
+ * which is about its node alone.
+ */
 export function parseProviderId(scheme: string, id: string): string | ProviderError {
   const start = `${scheme}://`;
   if (id.startsWith(start) && id.length > start.length) return id.slice(start.length);

@@ -1,6 +1,8 @@
 import type { ProviderError } from "./errors.js";
 
-/** Values by key: labels, annotations, fields of the contract. Those of the host have no prototype. */
+/**
+ * Values by key: labels, annotations, fields of the contract. Those of the host have no prototype.
+ */
 export type Fields = { [key: string]: string | undefined };
 
 /** Kubernetes' type of a node address. */
@@ -223,8 +225,8 @@ export interface Identity {
 /** Exported as `instances`: the machines behind nodes. */
 export interface Instances {
   /**
-   * One result for each node, in the order of the nodes. `notFound` deletes the node: only where the
-   * cloud confirms that there is no such machine. A thrown error is about all nodes.
+   * One result for each node, in the order of the nodes. `notFound` deletes the node: only where
+   * the cloud confirms that there is no such machine. A thrown error is about all nodes.
    */
   describe(nodes: NodeSet, detail: Detail): (Instance | ProviderError)[];
 }
@@ -246,8 +248,8 @@ export interface LoadBalancers {
 export interface LoadBalancerInventory {
   list(cluster: string): Owned[];
   /**
-   * Deletes a load balancer that `list` returned, unless another Service uses it by now; the Service
-   * is the one that was listed.
+   * Deletes a load balancer that `list` returned, unless another Service uses it by now; the
+   * Service is the one that was listed.
    */
   delete(cluster: string, name: string, service: ServiceRef | null): void;
 }

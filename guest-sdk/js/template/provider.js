@@ -1,8 +1,9 @@
 // @ts-check
 /**
  * The cloud provider example. This first version needs no cloud: load balancers get an address of a
- * pool, two Services may get the same one, no traffic flows, and every node has an instance. Replace
- * the functions one by one by requests to the cloud; the README of @skysail/provider shows how.
+ * pool, two Services may get the same one, no traffic flows, and every node has an
+ * instance. Replace the functions one by one by requests to the cloud; the README of
+ * @skysail/provider shows how.
  */
 import { defaultLoadBalancerName, INI, isIPv4, loadConfig } from "@skysail/provider";
 
@@ -35,7 +36,8 @@ export const identity = {
 
 /** @type {import("@skysail/provider").Instances} */
 export const instances = {
-  // Answers for each node, in the order of the nodes. notFound(…) in place of an instance deletes the node.
+  // Answers for each node, in the order of the nodes. notFound(…) in place of an
+  // instance deletes the node.
   describe(nodes) {
     const addresses = nodes.addresses("InternalIP");
     return nodes.names().map((name, index) => ({

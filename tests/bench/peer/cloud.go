@@ -26,7 +26,8 @@ const (
 // errNotFound is the cloud's 404.
 var errNotFound = errors.New("not found in the cloud")
 
-// cloud is the cloud's API, as far as the provider uses it; openapi.json of the simulated cloud describes it.
+// cloud is the cloud's API, as far as the provider uses it; openapi.json of the
+// simulated cloud describes it.
 type cloud struct {
 	endpoint string
 	token    string

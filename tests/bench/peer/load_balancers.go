@@ -26,7 +26,8 @@ const (
 	pendingRetry = time.Second
 )
 
-// loadBalancers creates an elastic IP and a virtual server for each port, all with the load balancer's name and the cluster's tag.
+// loadBalancers creates an elastic IP and a virtual server for each port, all with the load
+// balancer's name and the cluster's tag.
 type loadBalancers struct {
 	cloud *cloud
 }

@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# A real Incus on this machine, for tests: containers from an image of busybox made here, an OVN network on userspace Open vSwitch (no
-# kernel module), network load balancers that carry traffic, the HTTPS API on 127.0.0.1:8443. All of it lives in network, mount, PID and
-# cgroup namespaces of its own, with its files in DIR: the machine's network, /run and running services are not touched, and several can
-# run side by side. Needs root. Modelled on a recipe from the project's trial of Incus; no image server and no VM is needed.
+# A real Incus on this machine, for tests: containers from an image of busybox made here, an OVN
+# network on userspace Open vSwitch (no kernel module), network load balancers that carry traffic,
+# the HTTPS API on 127.0.0.1:8443. All of it lives in network, mount, PID and cgroup namespaces of
+# its own, with its files in DIR: the machine's network, /run and running services are not touched,
+# and several can run side by side. Needs root. Modelled on a recipe from the project's trial of
+# Incus; no image server and no VM is needed.
 #
-# usage: incus.sh install          the packages, after saying which; started services and the machine's apt sources stay as they were
+# usage: incus.sh install          the packages, after saying which; started services and the
+#                                  machine's apt sources stay as they were
 #        incus.sh check            says what is missing
 #        incus.sh up DIR           starts it (DIR is made; a running one is left alone)
-#        incus.sh launch DIR NAME  one container on the OVN network; on ports 80 and 30080 it answers HTTP with its own name
+#        incus.sh launch DIR NAME  one container on the OVN network; on ports 80 and 30080 it
+#                                  answers HTTP with its own name
 #        incus.sh pid DIR          PID whose network namespace it is
-#        incus.sh run DIR CMD…     a command in its network namespace, with INCUS_DIR set for the client `incus`
+#        incus.sh run DIR CMD…     a command in its network namespace, with INCUS_DIR set for the
+#                                  client `incus`
 #        incus.sh down DIR         ends everything and removes DIR; fine where nothing runs
 set -euo pipefail
 
@@ -36,8 +41,8 @@ check() {
   [ -z "$absent" ] || die "not installed: $absent" "Run '$0 install' as root (Debian 12), or install Incus 6, Open vSwitch and OVN by hand."
 }
 
-# Incus comes from the backports of the machine's own Debian mirror. They are read through apt settings of this one run, so that the
-# machine's sources stay as they are.
+# Incus comes from the backports of the machine's own Debian mirror. They are read through apt
+# settings of this one run, so that the machine's sources stay as they are.
 install() {
   [ -n "$(missing)" ] || { say "everything is installed"; return; }
   [ "$(id -u)" = 0 ] || die "installing needs root"
@@ -112,7 +117,8 @@ await() { # PATH: until it exists
 
 # === up, launch, down ===
 
-# A root file system of one static program: boots in half a second, asks for its address, serves its host name on ports 80 and 30080 (a node port).
+# A root file system of one static program: boots in half a second, asks for its address, serves its
+# host name on ports 80 and 30080 (a node port).
 image() {
   local root=$1/image/rootfs applet
   mkdir -p "$root"/{bin,sbin,etc,proc,sys,dev,tmp,root,usr/share/udhcpc}
@@ -152,11 +158,12 @@ up() {
   image "$dir"
   # liblxc leaves this control group behind; where it was before, it belongs to another process.
   [ -n "$(pivots)" ] || touch "$dir/pivots-are-ours"
-  # Found out before: in the background it would be a child of its own, and could be taken for PID 1.
+  # Found out before: in the background it would be a child of its own, and
+  # could be taken for PID 1.
   local self; self=$(realpath "$0")
   unshare --net --mount --pid --cgroup --fork --kill-child=KILL --mount-proc bash "$self" inside "$dir" >"$dir/out.log" 2>&1 &
   local outer=$!; disown
-  # The namespace is there once PID 1 is the shell; a reused PID is told apart by it.
+  # The namespace exists once PID 1 is the shell, and distinguishes a reused PID.
   local _ inner= netns=
   for _ in $(seq 1200); do
     inner=$(tr -d ' ' 2>/dev/null <"/proc/$outer/task/$outer/children" || true)
@@ -197,7 +204,8 @@ launch() {
   client "$dir"
   incus launch busybox "$name" -q --network ovnnet </dev/null
   pid=$(incus query "/1.0/instances/$name/state" | sed -n 's/^[[:space:]]*"pid": \([0-9]*\).*/\1/p')
-  # As for br-up: the container's side of the pair must fill in checksums itself. The PID is one of the daemon's namespace.
+  # As for br-up: the container's side of the pair must fill in checksums itself. The PID is one
+  # of the daemon's namespace.
   nsenter -t "$(cat "$dir/pid")" -m -n -p nsenter -t "$pid" -n ethtool -K eth0 tx off >/dev/null 2>&1
 }
 
@@ -212,7 +220,8 @@ down() {
     kill -KILL "$pid" 2>/dev/null || true
     for _ in $(seq 600); do [ -d "/proc/$outer" ] || break; sleep 0.1; done
   fi
-  # Where the daemon was killed, its containers' control groups are left; those of a living process cannot be removed.
+  # Where the daemon was killed, its containers' control groups are left; those of a living
+  # process cannot be removed.
   local container
   for container in "$dir"/incus/containers/*; do
     [ -e "$container" ] || [ -L "$container" ] || continue
@@ -243,5 +252,5 @@ pid) d=$(folder "${2:-}"); running "$d" || die "nothing runs in $d"; cat "$d/pid
 run) d=$(folder "${2:-}"); running "$d" || die "nothing runs in $d"; shift 2; client "$d"; exec nsenter -t "$(cat "$d/pid")" -n "$@" ;;
 down) d=$(folder "${2:-}"); down "$d" ;;
 inside) inside "$2" ;;
-*) sed -n '7,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+*) sed -n '9,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

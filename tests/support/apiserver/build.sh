@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds main.go, one binary that is an etcd and a kube-apiserver. Takes 3 minutes on 2 cores, modules included.
+# Builds main.go, one binary that is an etcd and a kube-apiserver. Takes 3 minutes on
+# 2 cores, modules included.
 # usage: build.sh OUT_FILE KUBERNETES_VERSION ETCD_VERSION     (versions without v; Go 1.26)
 set -eu
 out=$1

@@ -1,7 +1,8 @@
 // One process that is an etcd and a real kube-apiserver, for tests on loopback.
 //
 // Made of Kubernetes' and etcd's public Go modules (k8s.io/kubernetes/cmd/kube-apiserver/app and
-// go.etcd.io/etcd/server/v3/embed); nothing is copied from them. The recipe came with the project's own research.
+// go.etcd.io/etcd/server/v3/embed); nothing is copied from them. The recipe came with
+// the project's own research.
 // usage: apiserver CLIENT_PORT PEER_PORT DATA_DIR -- KUBE_APISERVER_FLAGS...
 package main
 

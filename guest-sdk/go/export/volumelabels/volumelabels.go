@@ -1,4 +1,5 @@
-// Package volumelabels makes a component export the contract's interface `persistent-volume-labels`.
+// Package volumelabels makes a component export the contract's interface
+// `persistent-volume-labels`.
 package volumelabels
 
 import (

@@ -102,8 +102,8 @@ func Units(errors []error, err error) wt.Result[[]wt.Result[wt.Unit, types.Error
 	return Of(Each(errors, func(one error) wt.Result[wt.Unit, types.Error] { return Of(wt.Unit{}, one) }), err)
 }
 
-// Enter begins an export; the result, which the export defers, ends it. The trap that follows a panic
-// carries no text, so that the host takes the text from the log.
+// Enter begins an export; the result, which the export defers, ends it. The trap that follows a
+// panic carries no text, so that the host takes the text from the log.
 func Enter() (leave func()) {
 	stopCollector := witruntime.Enter()
 	return func() {
@@ -120,8 +120,8 @@ func Enter() (leave func()) {
 	}
 }
 
-// place is the first function of the panicking stack that is not Go's runtime; the three innermost ones
-// are those that look.
+// place is the first function of the panicking stack that is not Go's runtime; the three innermost
+// ones are those that look.
 func place() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])

@@ -43,13 +43,21 @@ const PHRASES: &[(&str, &str)] = &[
     ("held nothing against", "leaves the quarantine"),
 ];
 
+/// Beginnings of comments that are directives for a tool: no prose, and the tool may require a line
+/// of its own.
+const DIRECTIVES: &[&str] = &["go:", "@ts-", "eslint-", "prettier-", "shellcheck "];
+
+/// Beginnings of the line, among the first three of a file, by which a generator says that it wrote
+/// the file. The comments of such a file are those of its source.
+const GENERATED: &[&str] = &["// Generated ", "// Code generated "];
+
 /// Words that stand for a noun before them, which the first sentence of a comment does not have.
 const PRONOUNS: [&str; 5] = ["It", "Its", "They", "Their", "Them"];
 
 pub(crate) const WIDTH: Rule = Rule {
     name: "prose-width",
     why: "long lines of prose are hard to read",
-    remedy: "wrap the comment or the paragraph at 100 columns; tables, code blocks and a single long word may be wider",
+    remedy: "wrap the comment or the paragraph at 100 columns; tables, code blocks and a single long word, such as a URL, may be wider",
     check: |tree| {
         let wide = |line: &str| line.chars().count() > COLUMNS_MAX && line.split_whitespace().nth(2).is_some();
         let hits = prose(tree).filter(|(_, _, line)| wide(line));
@@ -98,17 +106,18 @@ pub(crate) const NOUN_FIRST: Rule = Rule {
     remedy: "begin with the noun: \"The header's name\", not \"Its name\"",
     check: |tree| {
         let mut hits = Vec::new();
-        for (file, _) in tree.rust() {
+        let languages = tree.files.iter().filter_map(|file| Some((file, Language::of(file)?)));
+        for (file, language) in languages.filter(|(_, language)| *language != Language::Document) {
             let mut inside = false;
             for (number, line) in file.lines() {
-                let comment = line.trim_start().strip_prefix("//");
-                if let Some(comment) = comment.filter(|_| !inside)
-                    && let Some(first) = comment.trim_start_matches(['/', '!']).split_whitespace().next()
+                let comment = language.prose(line);
+                if let Some(first) = comment.filter(|_| !inside).and_then(|text| text.split_whitespace().next())
                     && PRONOUNS.contains(&first)
                 {
                     hits.push(Hit::new(&file.path, number, format!("the comment begins with \"{first}\"")));
                 }
-                inside = comment.is_some();
+                // The line `/**` has no words, and after `*/` another comment begins.
+                inside = comment.is_some() && line.trim() != "/**" && !line.ends_with("*/");
             }
         }
         hits
@@ -127,16 +136,13 @@ fn words(name: &str) -> String {
     words
 }
 
-/// Lines of prose with their files and numbers: comments of Rust and WIT that take a whole line,
-/// and documents. Code blocks and tables are left out, and with them the examples of
-/// CONTRIBUTING.md.
+/// Lines of prose with their files and numbers: comments that take a whole line, and documents.
+/// Code blocks and tables are left out, and with them the examples of CONTRIBUTING.md.
 fn prose(tree: &Tree) -> impl Iterator<Item = (&File, usize, &str)> {
-    tree.files.iter().filter(|file| has_prose(file)).flat_map(|file| {
-        let comments = !file.path.ends_with(".md");
+    tree.files.iter().filter_map(|file| Some((file, Language::of(file)?))).flat_map(|(file, language)| {
         let mut block = false;
         file.lines().filter_map(move |(number, line)| {
-            let text = if comments { line.trim_start().strip_prefix("//")? } else { line };
-            let text = text.trim_start_matches(['/', '!']).trim_start();
+            let text = language.prose(line)?;
             if text.starts_with("```") {
                 block = !block;
                 return None;
@@ -146,6 +152,53 @@ fn prose(tree: &Tree) -> impl Iterator<Item = (&File, usize, &str)> {
     })
 }
 
-fn has_prose(file: &File) -> bool {
-    [".rs", ".wit", ".md"].iter().any(|ending| file.path.ends_with(ending))
+/// Where a file has its prose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Language {
+    /// Markdown: every line.
+    Document,
+    /// Rust, WIT and Go: lines that begin with `//`.
+    Slashes,
+    /// JavaScript and TypeScript: lines that begin with `//`, `/*` or `*`.
+    SlashesAndStars,
+    /// TOML, YAML, Make, Python and every script with a `#!` line: lines that begin with `#`.
+    Hashes,
+}
+
+impl Language {
+    /// The language of a file; `None` where the rules read nothing: a generated file, and every
+    /// other ending, among them those of lock files, snapshots and lists of packages. The fixtures
+    /// of tidy are no part of the tree. A Helm template is YAML: its comments begin with `#`, and a
+    /// line of code begins with another character. The files that it renders have its comments.
+    fn of(file: &File) -> Option<Self> {
+        if file.lines().take(3).any(|(_, line)| GENERATED.iter().any(|beginning| line.starts_with(beginning))) {
+            return None;
+        }
+        let ending = file.name().rsplit_once('.').map_or("", |(_, ending)| ending);
+        match ending {
+            "md" => Some(Self::Document),
+            "rs" | "wit" | "go" => Some(Self::Slashes),
+            "js" | "mjs" | "ts" => Some(Self::SlashesAndStars),
+            "toml" | "sh" | "yaml" | "yml" | "py" => Some(Self::Hashes),
+            _ if file.name() == "Makefile" || file.text.starts_with("#!") => Some(Self::Hashes),
+            _ => None,
+        }
+    }
+
+    /// The text of a line without the marks of a comment; `None` where the line is code or a
+    /// directive.
+    fn prose(self, line: &str) -> Option<&str> {
+        let line = line.trim_start();
+        let text = match self {
+            Self::Document => return Some(line),
+            Self::Slashes => line.strip_prefix("//")?,
+            Self::SlashesAndStars => ["//", "/*", "* "]
+                .iter()
+                .find_map(|mark| line.strip_prefix(mark))
+                .or_else(|| matches!(line, "*" | "*/").then_some(""))?,
+            Self::Hashes => line.strip_prefix('#').filter(|text| !text.starts_with('!'))?,
+        };
+        let text = text.trim_start_matches(['/', '!', '*', '#']).trim_start();
+        (!DIRECTIVES.iter().any(|beginning| text.starts_with(beginning))).then_some(text)
+    }
 }

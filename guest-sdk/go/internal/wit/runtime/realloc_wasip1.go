@@ -26,9 +26,9 @@ func init() {
 	debug.SetGCPercent(off)
 }
 
-// off stops the collector. While the host writes into the memory of a component, the component may call
-// no import; Go's collector reads clocks and polls when it begins and ends, and the call would trap.
-// The collector therefore runs only in Go code between an export and its imports.
+// off stops the collector. While the host writes into the memory of a component, the component may
+// call no import; Go's collector reads clocks and polls when it begins and ends, and the call would
+// trap. The collector therefore runs only in Go code between an export and its imports.
 const off = -1
 
 // collects is the collector's setting in Go code.
@@ -41,8 +41,8 @@ func Enter() (leave func()) {
 	return func() { collects = debug.SetGCPercent(off) }
 }
 
-// Import runs a call of the host without the collector. SetGCPercent waits for a collection that has
-// begun.
+// Import runs a call of the host without the collector. SetGCPercent waits for a
+// collection that has begun.
 func Import[T any](call func() T) T {
 	before := debug.SetGCPercent(off)
 	result := call()

@@ -1,8 +1,8 @@
 // Package runtime is what the generated bindings need at run time.
 //
 // It stands in for go.bytecodealliance.org/pkg/wit/runtime: version 0.2.1 of that package panics on
-// a size that is no multiple of the alignment, and its allocator traps where Go's collector begins or
-// ends in it.
+// a size that is no multiple of the alignment, and its allocator traps where Go's
+// collector begins or ends in it.
 package runtime
 
 import (

@@ -1,6 +1,6 @@
 // Package judge lets a test call a vendor's Go cloud provider, the code of the vendor's
-// cloud-controller-manager: each line of JSON on the standard input is a question, and the next line
-// on the standard output is its answer. The program ends with its standard input.
+// cloud-controller-manager: each line of JSON on the standard input is a question, and the next
+// line on the standard output is its answer. The program ends with its standard input.
 package judge
 
 import (
