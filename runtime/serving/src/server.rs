@@ -23,6 +23,7 @@ use crate::{
     error::ServingError,
     guard::Guard,
     limits::{ACCEPT_PAUSE, CONNECTION_GRACE, HTTP2_STREAMS},
+    line_rate::LineRate,
     options::SecureServingOptions,
     tls::{Certificates, ClientCertificates, server_config},
     webhook::Webhooks,
@@ -92,7 +93,8 @@ impl SecureServer {
             0 => HTTP2_STREAMS,
             streams => streams,
         };
-        Ok(Self { listener, address, tls, certificates, http: Http { router, streams }, guard: None })
+        let http = Http { router, streams, warnings: Arc::new(LineRate::default()) };
+        Ok(Self { listener, address, tls, certificates, http, guard: None })
     }
 
     /// The address of the listener.

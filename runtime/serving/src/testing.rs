@@ -38,6 +38,7 @@ pub(crate) struct Authority {
 /// A client's certificate with its key.
 pub(crate) struct ClientCertificate {
     pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) intermediates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
@@ -79,7 +80,8 @@ impl Authority {
         params.distinguished_name = subject;
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
-        ClientCertificate { certificate, key: PrivateKeyDer::try_from(key.serialize_der()).unwrap() }
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        ClientCertificate { certificate, intermediates: Vec::new(), key }
     }
 }
 
@@ -87,6 +89,22 @@ impl ClientCertificate {
     pub(crate) fn peer(&self) -> Peer {
         Peer { certificates: [self.certificate.clone()].into() }
     }
+}
+
+/// The TLS configuration of a client.
+pub(crate) fn client_config(client: Option<&ClientCertificate>, alpn: &[&str]) -> ClientConfig {
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer));
+    let mut config = match client {
+        Some(client) => {
+            let chain = [vec![client.certificate.clone()], client.intermediates.clone()].concat();
+            builder.with_client_auth_cert(chain, client.key.clone_key()).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config
 }
 
 /// Options for a free port on loopback.
@@ -112,20 +130,9 @@ impl Served {
 
     /// A connection after its handshake.
     pub(crate) async fn connect(&self, client: Option<&ClientCertificate>, alpn: &[&str]) -> TlsStream<TcpStream> {
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().unwrap();
-        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer));
-        let mut config = match client {
-            Some(client) => {
-                let chain = vec![client.certificate.clone()];
-                builder.with_client_auth_cert(chain, client.key.clone_key()).unwrap()
-            }
-            None => builder.with_no_client_auth(),
-        };
-        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let stream = TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+        TlsConnector::from(Arc::new(client_config(client, alpn))).connect(name, stream).await.unwrap()
     }
 
     /// One request by HTTP/1.1: its head without the first line's version, more headers by `\r\n`,

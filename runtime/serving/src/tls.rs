@@ -4,10 +4,10 @@ mod certificates;
 mod files;
 mod suites;
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
+    DigitallySignedStruct, DistinguishedName, Error, InvalidMessage, OtherError, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, UnixTime},
@@ -60,6 +60,28 @@ pub(crate) fn server_config(
 /// rights could keep the thread that also renews the Lease busy for a minute.
 const INTERMEDIATES_MAX: usize = 4;
 
+/// The error of a handshake whose client sends more than [`INTERMEDIATES_MAX`].
+#[derive(Debug, thiserror::Error)]
+#[error("the client sends {0} intermediate certificates, at most {max} are allowed", max = INTERMEDIATES_MAX)]
+struct TooManyIntermediates(usize);
+
+/// Why a handshake failed, if the client sends too many certificates, and the remedy. `None` for
+/// other errors.
+pub(crate) fn refused_certificates(error: &io::Error) -> Option<String> {
+    let reason = match error.get_ref()?.downcast_ref::<Error>()? {
+        Error::Other(OtherError(cause)) => cause.downcast_ref::<TooManyIntermediates>()?.to_string(),
+        // The limit of rustls, before it counts certificates.
+        Error::InvalidMessage(
+            InvalidMessage::CertificatePayloadTooLarge | InvalidMessage::HandshakePayloadTooLarge,
+        ) => {
+            format!("the client sends more than 64 KiB of certificates, at most {} are allowed", INTERMEDIATES_MAX + 1)
+        }
+        _ => return None,
+    };
+    let remedy = "let the client send its certificate and only the intermediate certificates between it and the CA";
+    Some(format!("{reason}; {remedy}"))
+}
+
 /// Verifies only that a client has the key of its certificate.
 #[derive(Debug)]
 struct Possession(Arc<CryptoProvider>);
@@ -81,9 +103,7 @@ impl ClientCertVerifier for Possession {
     ) -> Result<ClientCertVerified, Error> {
         let count = intermediates.len();
         if count > INTERMEDIATES_MAX {
-            let text =
-                format!("the client sends {count} intermediate certificates, at most {INTERMEDIATES_MAX} are allowed");
-            return Err(Error::General(text));
+            return Err(OtherError(Arc::new(TooManyIntermediates(count))).into());
         }
         Ok(ClientCertVerified::assertion())
     }
@@ -113,23 +133,47 @@ impl ClientCertVerifier for Possession {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{io, sync::Arc};
 
-    use rustls::{
-        crypto::ring::default_provider,
-        pki_types::{CertificateDer, UnixTime},
-        server::danger::ClientCertVerifier as _,
+    use rustls::pki_types::ServerName;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::{ClientCertificates, INTERMEDIATES_MAX, refused_certificates, server_config};
+    use crate::{
+        options::SecureServingOptions,
+        testing::{Authority, client_config},
     };
 
-    use super::{INTERMEDIATES_MAX, Possession};
+    /// The server's result of a handshake with a client that sends this many certificates beside
+    /// its own.
+    async fn handshake(intermediates: usize) -> io::Result<()> {
+        let mut client = Authority::new("ca").client("jane", &[]);
+        client.intermediates = vec![client.certificate.clone(); intermediates];
+        let connector = TlsConnector::from(Arc::new(client_config(Some(&client), &[])));
+        let (server, _) = server_config(&SecureServingOptions::endpoints(), ClientCertificates::Requested).unwrap();
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let name = ServerName::try_from("localhost").unwrap();
+        let (accepted, _) = tokio::join!(TlsAcceptor::from(server).accept(near), connector.connect(name, far));
+        accepted.map(drop)
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_too_many_certificates_is_refused_with_a_remedy() {
+        handshake(INTERMEDIATES_MAX).await.unwrap();
+        for (intermediates, reason) in [
+            (INTERMEDIATES_MAX + 1, "the client sends 5 intermediate certificates, at most 4 are allowed"),
+            // A bundle of public roots.
+            (400, "the client sends more than 64 KiB of certificates, at most 5 are allowed"),
+        ] {
+            let refused = refused_certificates(&handshake(intermediates).await.unwrap_err()).unwrap();
+            assert!(refused.starts_with(reason), "{refused}");
+            assert!(refused.contains("; let the client send"), "{refused}");
+        }
+    }
 
     #[test]
-    fn a_client_with_a_long_chain_of_certificates_is_refused_in_the_handshake() {
-        let verifier = Possession(Arc::new(default_provider()));
-        let one = CertificateDer::from(vec![0x30, 0]);
-        let verified = |count: usize| verifier.verify_client_cert(&one, &vec![one.clone(); count], UnixTime::now());
-        assert!(verified(INTERMEDIATES_MAX).is_ok());
-        let refused = verified(INTERMEDIATES_MAX + 1).unwrap_err().to_string();
-        assert!(refused.contains("5 intermediate certificates, at most 4"), "{refused}");
+    fn another_failed_handshake_is_not_blamed_on_certificates() {
+        let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::DecryptError);
+        assert_eq!(refused_certificates(&error), None);
     }
 }

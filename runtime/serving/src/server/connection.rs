@@ -1,6 +1,6 @@
 //! One connection: handshake, requests, shutdown, each with a timeout.
 
-use std::{convert::Infallible, net::IpAddr, pin::pin};
+use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc};
 
 use axum::{
     Router,
@@ -28,14 +28,17 @@ use crate::{
         CONNECTION_AGE_MAX, CONNECTION_GRACE, HANDSHAKE_TIMEOUT, HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX,
         HTTP2_PING_INTERVAL, HTTP2_PING_TIMEOUT, REQUEST_TIMEOUT,
     },
+    line_rate::LineRate,
     peer_address::PeerAddress,
+    tls::refused_certificates,
 };
 
-/// The HTTP settings after the handshake.
+/// The HTTP settings after the handshake, and the rate of the warnings that handshakes cause.
 #[derive(Clone, Debug)]
 pub(super) struct Http {
     pub(super) router: Router,
     pub(super) streams: u32,
+    pub(super) warnings: Arc<LineRate>,
 }
 
 /// Serves one connection to its end.
@@ -48,7 +51,14 @@ pub(super) async fn serve(
     let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            tracing::debug!(error = &error as &dyn std::error::Error, "a TLS handshake failed");
+            // Any port scanner causes the other failures.
+            let warning = refused_certificates(&error).and_then(|reason| Some((reason, http.warnings.take()?)));
+            match warning {
+                Some((reason, left_out)) => {
+                    tracing::warn!("the TLS handshake with the client {address} failed: {reason}{left_out}");
+                }
+                None => tracing::debug!(error = &error as &dyn std::error::Error, "a TLS handshake failed"),
+            }
             return;
         }
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
