@@ -19,6 +19,7 @@ use rustls::pki_types::CertificateDer;
 
 pub(crate) use token::Tokens;
 
+use crate::{peer_address::PeerAddress, review::ReviewError};
 use authorities::Authorities;
 
 /// The user of a request.
@@ -69,10 +70,8 @@ pub(crate) enum InvalidCredential {
     RequestHeader(String),
     #[error("the bearer token is not valid")]
     Token,
-    #[error("cannot send a TokenReview to the API server")]
-    Review(#[source] Box<kube::Error>),
-    #[error("the API server did not answer a TokenReview in time")]
-    ReviewTimeout,
+    #[error("the bearer token cannot be checked")]
+    Review(#[from] ReviewError),
 }
 
 /// Authenticates requests.
@@ -85,7 +84,12 @@ pub(crate) struct Authenticator {
 
 impl Authenticator {
     /// The user of a request, or all credentials that were refused.
-    pub(crate) async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, Vec<InvalidCredential>> {
+    pub(crate) async fn authenticate(
+        &self,
+        client: PeerAddress,
+        peer: &Peer,
+        headers: &HeaderMap,
+    ) -> Result<User, Vec<InvalidCredential>> {
         let mut refused = Vec::new();
         let front_proxy = self.authorities.front_proxy();
         let from_header = front_proxy.as_ref().map(|proxy| proxy.authenticate(peer, headers));
@@ -98,7 +102,7 @@ impl Authenticator {
             }
         }
         if let Some(tokens) = &self.tokens {
-            match tokens.authenticate(headers).await {
+            match tokens.authenticate(client, headers).await {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => {}
                 Err(error) => refused.push(error),

@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::{Api, Client, api::PostParams};
-use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
     authentication::User,
     cache::Cache,
-    limits::{REVIEW_TIMEOUT, REVIEWS_AT_ONCE, RIGHTS_KEPT_MAX},
+    limits::RIGHTS_KEPT_MAX,
     options::AuthorizationOptions,
+    peer_address::PeerAddress,
+    review::{ReviewError, ReviewPlaces},
 };
 
 /// The result of an authorization.
@@ -19,15 +20,6 @@ use crate::{
 pub(crate) enum Decision {
     Allowed,
     Denied,
-}
-
-/// A request could not be authorized.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AuthorizationError {
-    #[error("cannot send a SubjectAccessReview to the API server")]
-    Review(#[source] Box<kube::Error>),
-    #[error("the API server did not answer a SubjectAccessReview in time")]
-    Timeout,
 }
 
 /// Authorizes requests.
@@ -41,36 +33,39 @@ pub(crate) struct Authorizer {
 #[derive(Debug)]
 struct Reviews {
     api: Api<SubjectAccessReview>,
-    at_once: Semaphore,
+    places: ReviewPlaces,
     known: Cache<Decision>,
+    authorized_ttl: Duration,
+    unauthorized_ttl: Duration,
 }
 
 impl Authorizer {
     pub(crate) fn new(options: AuthorizationOptions, client: Option<Client>) -> Self {
         let reviews = client.map(|client| Reviews {
             api: Api::all(client),
-            at_once: Semaphore::new(REVIEWS_AT_ONCE),
+            places: ReviewPlaces::new("SubjectAccessReview"),
             known: Cache::new(RIGHTS_KEPT_MAX),
+            authorized_ttl: options.authorized_ttl,
+            unauthorized_ttl: options.unauthorized_ttl,
         });
         Self { options, reviews }
     }
 
     /// Whether this user may use this verb on this path, which has to be the path that is routed.
-    pub(crate) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<Decision, AuthorizationError> {
+    pub(crate) async fn authorize(
+        &self,
+        client: PeerAddress,
+        user: &User,
+        verb: &str,
+        path: &str,
+    ) -> Result<Decision, ReviewError> {
         let group = |group: &String| self.options.always_allow_groups.contains(group);
         if self.options.always_allow_paths.iter().any(|rule| covers(rule, path)) || user.groups.iter().any(group) {
             return Ok(Decision::Allowed);
         }
         match &self.reviews {
-            Some(reviews) => reviews.decide(user, verb, path, |decision| self.ttl(decision)).await,
+            Some(reviews) => reviews.decide(client, user, verb, path).await,
             None => Ok(Decision::Denied),
-        }
-    }
-
-    fn ttl(&self, decision: &Decision) -> Duration {
-        match decision {
-            Decision::Allowed => self.options.authorized_ttl,
-            Decision::Denied => self.options.unauthorized_ttl,
         }
     }
 }
@@ -83,31 +78,19 @@ fn covers(rule: &str, path: &str) -> bool {
 }
 
 impl Reviews {
-    async fn decide(
-        &self,
-        user: &User,
-        verb: &str,
-        path: &str,
-        ttl: impl Fn(&Decision) -> Duration,
-    ) -> Result<Decision, AuthorizationError> {
+    async fn decide(&self, client: PeerAddress, user: &User, verb: &str, path: &str) -> Result<Decision, ReviewError> {
         let key = self.known.key(parts(user, verb, path).iter().map(String::as_str));
         if let Some(known) = self.known.get(&key) {
             return Ok(known);
         }
-        let decision = self.review(user, verb, path).await?;
-        let ttl = ttl(&decision);
+        let (params, question) = (PostParams::default(), question(user, verb, path));
+        let answer = self.places.review(client, self.api.create(&params, &question)).await?;
+        let (decision, ttl) = match answer.status.unwrap_or_default().allowed {
+            true => (Decision::Allowed, self.authorized_ttl),
+            false => (Decision::Denied, self.unauthorized_ttl),
+        };
         self.known.insert(key, decision.clone(), ttl);
         Ok(decision)
-    }
-
-    async fn review(&self, user: &User, verb: &str, path: &str) -> Result<Decision, AuthorizationError> {
-        let _permit = self.at_once.acquire().await;
-        let params = PostParams::default();
-        let question = question(user, verb, path);
-        let asked = timeout(REVIEW_TIMEOUT, self.api.create(&params, &question)).await;
-        let answer = asked.map_err(|_| AuthorizationError::Timeout)?;
-        let status = answer.map_err(|error| AuthorizationError::Review(Box::new(error)))?.status.unwrap_or_default();
-        Ok(if status.allowed { Decision::Allowed } else { Decision::Denied })
     }
 }
 
@@ -142,8 +125,10 @@ fn question(user: &User, verb: &str, path: &str) -> SubjectAccessReview {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::{Authorizer, Decision, covers, parts};
-    use crate::{authentication::User, options::AuthorizationOptions};
+    use crate::{authentication::User, options::AuthorizationOptions, peer_address::PeerAddress};
 
     #[test]
     fn a_rule_is_an_exact_path_or_a_prefix_with_a_star() {
@@ -156,9 +141,11 @@ mod tests {
         let authorizer = Authorizer::new(AuthorizationOptions::default(), None);
         let (nobody, mut root) = (User::anonymous(), User::anonymous());
         root.groups.push("system:masters".to_owned());
-        assert_eq!(authorizer.authorize(&nobody, "get", "/livez").await.unwrap(), Decision::Allowed);
-        assert_eq!(authorizer.authorize(&nobody, "get", "/metrics").await.unwrap(), Decision::Denied);
-        assert_eq!(authorizer.authorize(&root, "get", "/metrics").await.unwrap(), Decision::Allowed);
+        let client = PeerAddress::new(Ipv4Addr::LOCALHOST.into());
+        let decide = async |user: &User, path: &str| authorizer.authorize(client, user, "get", path).await.unwrap();
+        assert_eq!(decide(&nobody, "/livez").await, Decision::Allowed);
+        assert_eq!(decide(&nobody, "/metrics").await, Decision::Denied);
+        assert_eq!(decide(&root, "/metrics").await, Decision::Allowed);
     }
 
     #[test]

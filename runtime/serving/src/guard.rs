@@ -1,16 +1,17 @@
-//! Authenticates and authorizes each request. Answers 401, 403 and 500 as Kubernetes' components
-//! do.
+//! Authenticates and authorizes each request. Answers 401, 403, 429 and 500 as Kubernetes'
+//! components do.
 
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::{Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 use http::{
     HeaderValue, Method, StatusCode,
-    header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+    header::{CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS},
 };
 use kube::Client;
 use serde_json::{Value, json};
@@ -18,12 +19,18 @@ use skysail_provider::text::with_causes;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    authentication::{Authenticator, Peer, Tokens, User, authorities::Authorities},
+    authentication::{Authenticator, InvalidCredential, Peer, Tokens, User, authorities::Authorities},
     authorization::{Authorizer, Decision},
     error::ServingError,
     line_rate::LineRate,
     options::{AuthenticationOptions, AuthorizationOptions},
+    peer_address::PeerAddress,
+    review::ReviewError,
 };
+
+/// Seconds after which a client may repeat a request that was answered 429; upstream's API server
+/// says the same.
+const RETRY_AFTER_SECONDS: u16 = 1;
 
 /// Clients of the API servers that authenticate tokens and authorize requests.
 #[derive(Clone, Default)]
@@ -71,25 +78,42 @@ impl Guard {
     pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
         Arc::clone(&self.authenticator.authorities).follow(stop).await;
     }
+
+    fn log_refusal(&self, client: PeerAddress, reason: &str) {
+        if let Some(left_out) = self.refusals.take() {
+            tracing::info!("a request of the client {client} is refused: {reason}{left_out}");
+        }
+    }
 }
 
 /// Passes a request on, or answers it with an error.
-pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(guard): State<Arc<Guard>>,
+    Extension(client): Extension<PeerAddress>,
+    request: Request,
+    next: Next,
+) -> Response {
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-    let user = match guard.authenticator.authenticate(&peer, request.headers()).await {
+    let user = match guard.authenticator.authenticate(client, &peer, request.headers()).await {
         Ok(user) => user,
         Err(refused) => {
             let reasons: Vec<_> = refused.iter().map(|error| with_causes(error)).collect();
-            if let Some(left_out) = guard.refusals.take() {
-                tracing::info!("a request is refused: {}{left_out}", reasons.join("; "));
+            guard.log_refusal(client, &reasons.join("; "));
+            let no_place = |error: &_| matches!(error, InvalidCredential::Review(ReviewError::NoPlace { .. }));
+            if refused.iter().any(no_place) {
+                return too_many_requests();
             }
             return status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", json!({}));
         }
     };
     let (verb, path) = (verb(request.method()), request.uri().path());
-    match guard.authorizer.authorize(&user, &verb, path).await {
+    match guard.authorizer.authorize(client, &user, &verb, path).await {
         Ok(Decision::Allowed) => next.run(request).await,
         Ok(Decision::Denied) => forbidden(&user, &verb, path),
+        Err(error @ ReviewError::NoPlace { .. }) => {
+            guard.log_refusal(client, &error.to_string());
+            too_many_requests()
+        }
         Err(error) => {
             if let Some(left_out) = guard.failures.take() {
                 tracing::warn!(
@@ -114,6 +138,14 @@ fn forbidden(user: &User, verb: &str, path: &str) -> Response {
     let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
     let mut response = status(StatusCode::FORBIDDEN, "Forbidden", &message, json!({}));
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn too_many_requests() -> Response {
+    let message = "Too many requests, please try again later.";
+    let details = json!({ "retryAfterSeconds": RETRY_AFTER_SECONDS });
+    let mut response = status(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, details);
+    response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
     response
 }
 

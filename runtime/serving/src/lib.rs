@@ -24,10 +24,12 @@ mod line_rate;
 pub mod metrics;
 pub mod options;
 mod peer_address;
+mod review;
 mod server;
 #[cfg(test)]
 mod testing;
 mod tls;
+mod waiting_places;
 pub mod webhook;
 
 pub use endpoints::{Endpoints, SetVerbosity};

@@ -2,11 +2,21 @@
 
 use std::time::Duration;
 
-/// Connections of one port. The kubelet, Prometheus and API servers need a few each.
-pub(crate) const CONNECTIONS_MAX: usize = 512;
+/// How much is done at the same time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtOnce {
+    /// In total.
+    pub(crate) all: usize,
+    /// For one /64 network of IPv6, of which one host can have every address. The nodes and pods of
+    /// a cluster often share such a network, so a network has more than an address.
+    pub(crate) network: usize,
+    /// For one address.
+    pub(crate) address: usize,
+}
 
-/// Connections of one address, so that one client cannot block the kubelet's probes.
-pub(crate) const CONNECTIONS_OF_ONE_ADDRESS_MAX: usize = 64;
+/// Connections of one port. The kubelet, Prometheus and API servers need a few each, and one client
+/// must not block the kubelet's probes.
+pub(crate) const CONNECTIONS: AtOnce = AtOnce { all: 512, network: 256, address: 64 };
 
 /// Bytes of a request's head. Tokens of service accounts have 1 to 2 KiB, proxies add groups.
 pub(crate) const HEADER_BYTES_MAX: usize = 32 << 10;
@@ -57,9 +67,14 @@ pub(crate) const TOKENS_KEPT_MAX: usize = 4096;
 /// Cached answers about permissions; upstream has the same number.
 pub(crate) const RIGHTS_KEPT_MAX: usize = 8192;
 
-/// Concurrent reviews, so that clients that guess tokens do not flood the API server. Further
-/// requests wait.
-pub(crate) const REVIEWS_AT_ONCE: usize = 32;
+/// Reviews of one kind that are sent to the API server; further requests wait. Prometheus needs one
+/// at a time, and clients that guess tokens or paths must not delay it: at upstream's rate of 200 a
+/// second, the last of 32 is sent after 160 ms.
+pub(crate) const REVIEWS: AtOnce = AtOnce { all: 32, network: 16, address: 8 };
+
+/// Time that a request waits for a place among the reviews: half of the time that Prometheus waits
+/// for a scrape by default.
+pub(crate) const REVIEW_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Timeout of one review; upstream has the same.
 pub(crate) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,23 +90,16 @@ pub(crate) const REVIEW_BYTES_MAX: usize = 7 << 20;
 /// thousand. A parsed object takes up to 95 times the bytes of its text.
 pub(crate) const REVIEW_PARTS_MAX: usize = 20_000;
 
-/// Bodies of admission reviews that are read at the same time; further bodies wait.
-pub(crate) const BODIES_MAX: usize = 64;
-
-/// Bodies of one client address that are read at the same time. Fewer than [`BODIES_MAX`], so that
-/// a client that sends its bodies slowly leaves places for the API server.
-pub(crate) const BODIES_OF_ONE_ADDRESS_MAX: usize = 16;
+/// Bodies of admission reviews that are read; further bodies wait. A client that sends its bodies
+/// slowly leaves places for the API server.
+pub(crate) const BODIES: AtOnce = AtOnce { all: 64, network: 32, address: 16 };
 
 /// Time for a body to arrive. An API server waits 10 s for a webhook by default.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Parsed admission reviews at the same time; the API server waits for the others.
-pub(crate) const WEBHOOKS_AT_ONCE: usize = 16;
-
-/// Parsed admission reviews of one client address at the same time. Fewer than
-/// [`WEBHOOKS_AT_ONCE`], so that a client whose reviews a provider answers slowly leaves places for
-/// the API server.
-pub(crate) const WEBHOOKS_OF_ONE_ADDRESS_AT_ONCE: usize = 12;
+/// Parsed admission reviews; the API server waits for the others. A client whose reviews a provider
+/// answers slowly leaves places for the API server.
+pub(crate) const WEBHOOKS: AtOnce = AtOnce { all: 16, network: 14, address: 12 };
 
 /// Bytes of a client's text in an answer or a log line.
 pub(crate) const TEXT_BYTES_MAX: usize = 200;

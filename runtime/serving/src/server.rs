@@ -25,6 +25,7 @@ use crate::{
     limits::{ACCEPT_PAUSE, CONNECTION_GRACE, HTTP2_STREAMS},
     line_rate::LineRate,
     options::SecureServingOptions,
+    peer_address::PeerAddress,
     tls::{Certificates, ClientCertificates, server_config},
     webhook::Webhooks,
 };
@@ -123,7 +124,7 @@ impl SecureServer {
                 accepted = accept(&self.listener) => accepted,
             };
             // Beyond the limit, the connection is closed without a costly TLS handshake.
-            let address = peer.ip().to_canonical();
+            let address = PeerAddress::new(peer.ip());
             let Some(place) = places.take(address) else { continue };
             let (acceptor, http, stop) = (acceptor.clone(), self.http.clone(), stop.clone());
             connections.spawn(async move {

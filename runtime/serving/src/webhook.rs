@@ -5,7 +5,6 @@
 
 mod admission;
 mod serve;
-mod waiting_places;
 
 use std::{fmt, sync::Arc};
 

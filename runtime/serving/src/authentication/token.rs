@@ -6,19 +6,20 @@ use std::{collections::BTreeMap, time::Duration};
 use http::{HeaderMap, header::AUTHORIZATION};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::{Api, Client, api::PostParams};
-use tokio::{sync::Semaphore, time::timeout};
 
 use super::{InvalidCredential, User};
 use crate::{
     cache::Cache,
-    limits::{REVIEW_TIMEOUT, REVIEWS_AT_ONCE, TOKENS_KEPT_MAX},
+    limits::TOKENS_KEPT_MAX,
+    peer_address::PeerAddress,
+    review::{ReviewError, ReviewPlaces},
 };
 
 /// Authenticates bearer tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     reviews: Api<TokenReview>,
-    at_once: Semaphore,
+    places: ReviewPlaces,
     ttl: Duration,
     /// Cached answers; `None`: the token is not valid.
     known: Cache<Option<User>>,
@@ -28,14 +29,18 @@ impl Tokens {
     pub(crate) fn new(client: Client, ttl: Duration) -> Self {
         Self {
             reviews: Api::all(client),
-            at_once: Semaphore::new(REVIEWS_AT_ONCE),
+            places: ReviewPlaces::new("TokenReview"),
             ttl,
             known: Cache::new(TOKENS_KEPT_MAX),
         }
     }
 
     /// The user of the token; `None` if the request has no token.
-    pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<User>, InvalidCredential> {
+    pub(super) async fn authenticate(
+        &self,
+        client: PeerAddress,
+        headers: &HeaderMap,
+    ) -> Result<Option<User>, InvalidCredential> {
         let Some(token) = headers.get(AUTHORIZATION).and_then(|value| bearer(value.to_str().ok()?)) else {
             return Ok(None);
         };
@@ -43,7 +48,7 @@ impl Tokens {
         let user = match self.known.get(&key) {
             Some(known) => known,
             None => {
-                let user = self.review(token).await?;
+                let user = self.review(client, token).await?;
                 self.known.insert(key, user.clone(), self.ttl);
                 user
             }
@@ -51,15 +56,11 @@ impl Tokens {
         user.map(Some).ok_or(InvalidCredential::Token)
     }
 
-    async fn review(&self, token: &str) -> Result<Option<User>, InvalidCredential> {
-        let _permit = self.at_once.acquire().await;
+    async fn review(&self, client: PeerAddress, token: &str) -> Result<Option<User>, ReviewError> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let question = TokenReview { metadata: Default::default(), spec, status: None };
         let params = PostParams::default();
-        let asked = timeout(REVIEW_TIMEOUT, self.reviews.create(&params, &question)).await;
-        let answer = asked
-            .map_err(|_| InvalidCredential::ReviewTimeout)?
-            .map_err(|error| InvalidCredential::Review(Box::new(error)))?;
+        let answer = self.places.review(client, self.reviews.create(&params, &question)).await?;
         let status = answer.status.unwrap_or_default();
         Ok(status.authenticated.unwrap_or_default().then(|| user(status.user.unwrap_or_default())))
     }

@@ -2,11 +2,14 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
+    net::Ipv4Addr,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use axum::{Router, body::Body};
+use futures::future::{join, join_all};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -17,7 +20,7 @@ use kube::{
 use prometheus_client::registry::Registry;
 use rstest::rstest;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt as _, service_fn};
 
@@ -27,12 +30,14 @@ use crate::{
     endpoints::Endpoints,
     error::ServingError,
     health::HealthChecks,
+    limits::REVIEWS,
     options::{AuthenticationOptions, AuthorizationOptions},
+    peer_address::PeerAddress,
     testing::{Authority, PATIENCE},
 };
 
 /// An API server that accepts the token `jane's`, allows her to read everything, and publishes
-/// certificate authorities; it records its requests.
+/// certificate authorities; it records its requests, and never answers about what is `endless`.
 #[derive(Clone, Default)]
 struct Api {
     asked: Arc<Mutex<Vec<(String, Value)>>>,
@@ -57,6 +62,9 @@ impl Api {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         self.asked.lock().unwrap().push((path.clone(), body.clone()));
+        if body.to_string().contains("endless") {
+            return pending().await;
+        }
         if self.broken {
             return answer(403, &json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no"}));
         }
@@ -125,7 +133,12 @@ async fn get(router: &Router, path: &str, headers: &[(&str, &str)], peer: Peer) 
     send(router, request.extension(peer).body(Body::empty()).unwrap()).await
 }
 
-async fn send(router: &Router, request: Request<Body>) -> (u16, String) {
+fn address(number: u8) -> PeerAddress {
+    PeerAddress::new(Ipv4Addr::new(192, 0, 2, number).into())
+}
+
+async fn send(router: &Router, mut request: Request<Body>) -> (u16, String) {
+    request.extensions_mut().insert(address(1));
     let response = router.clone().oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -210,6 +223,28 @@ async fn answers_of_the_api_server_are_cached_for_their_ttl() {
     tokio::time::advance(Duration::from_secs(10)).await;
     assert_eq!(get(&router, "/metrics", &[JANE], Peer::default()).await.0, 200);
     assert_eq!(api.asked().len(), 6);
+}
+
+/// Regression: the reviews of all addresses waited in one queue.
+#[rstest]
+#[case::of_tokens("/metrics", "Bearer endless")]
+#[case::of_paths("/endless", "no token")]
+#[tokio::test(start_paused = true)]
+async fn a_flood_from_one_address_does_not_delay_another_and_is_answered_429(#[case] path: &str, #[case] header: &str) {
+    let router = router(&Api::default()).await;
+    let flood = (0..2 * REVIEWS.all).map(|_| {
+        let request = Request::get(path).header("authorization", header).extension(address(2));
+        router.clone().oneshot(request.body(Body::empty()).unwrap())
+    });
+    let other = async {
+        let begin = Instant::now();
+        (get(&router, "/metrics", &[JANE], Peer::default()).await.0, begin.elapsed())
+    };
+    let (flood, other) = join(join_all(flood), other).await;
+    assert_eq!(other, (200, Duration::ZERO));
+    let refused: Vec<_> = flood.into_iter().map(Result::unwrap).filter(|answer| answer.status() == 429).collect();
+    assert_eq!(refused.len(), 2 * REVIEWS.all - REVIEWS.address);
+    assert!(refused.iter().all(|answer| answer.headers()["retry-after"] == "1"));
 }
 
 #[tokio::test]

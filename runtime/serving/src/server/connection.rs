@@ -1,6 +1,6 @@
 //! One connection: handshake, requests, shutdown, each with a timeout.
 
-use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc};
+use std::{convert::Infallible, pin::pin, sync::Arc};
 
 use axum::{
     Router,
@@ -43,7 +43,7 @@ pub(super) struct Http {
 
 /// Serves one connection to its end.
 pub(super) async fn serve(
-    (stream, address): (TcpStream, IpAddr),
+    (stream, address): (TcpStream, PeerAddress),
     acceptor: &TlsAcceptor,
     http: Http,
     stop: CancellationToken,
@@ -67,7 +67,7 @@ pub(super) async fn serve(
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().iter().map(|it| it.clone().into_owned());
     let peer = Peer { certificates: certificates.collect() };
-    let service = Requests { router: http.router.clone(), peer, address: PeerAddress(address) };
+    let service = Requests { router: http.router.clone(), peer, address };
     let builder = builder(http2, http.streams);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {

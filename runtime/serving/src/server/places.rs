@@ -1,14 +1,13 @@
-//! Limits the connections of a port, in total and of one address.
+//! Limits the connections of a port, in total, of one network and of one address.
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_OF_ONE_ADDRESS_MAX};
+use crate::{limits::CONNECTIONS, peer_address::PeerAddress};
 
-type Taken = HashMap<IpAddr, usize>;
+type Taken = HashMap<PeerAddress, usize>;
 
 /// Counts connections.
 #[derive(Clone, Debug, Default)]
@@ -18,16 +17,18 @@ pub(super) struct Places(Arc<Mutex<Taken>>);
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
-    address: IpAddr,
+    address: PeerAddress,
 }
 
 impl Places {
     /// A place for a connection of this address, if one is free.
-    pub(super) fn take(&self, address: IpAddr) -> Option<Place> {
+    pub(super) fn take(&self, address: PeerAddress) -> Option<Place> {
         let mut taken = self.lock();
         let (all, own) = (taken.values().sum::<usize>(), taken.get(&address).copied().unwrap_or_default());
-        if all >= CONNECTIONS_MAX || own >= CONNECTIONS_OF_ONE_ADDRESS_MAX {
-            tracing::debug!(connections = all, own, "a connection is refused: too many connections");
+        let neighbours = taken.iter().filter(|(other, _)| other.network() == address.network());
+        let network: usize = neighbours.map(|(_, number)| number).sum();
+        if all >= CONNECTIONS.all || network >= CONNECTIONS.network || own >= CONNECTIONS.address {
+            tracing::debug!(connections = all, network, own, "a connection is refused: too many connections");
             return None;
         }
         taken.insert(address, own + 1);
@@ -52,18 +53,18 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
-    use super::{CONNECTIONS_MAX, CONNECTIONS_OF_ONE_ADDRESS_MAX, Places};
+    use super::{CONNECTIONS, PeerAddress, Places};
 
-    fn address(number: u8) -> IpAddr {
-        Ipv4Addr::new(192, 0, 2, number).into()
+    fn address(number: u8) -> PeerAddress {
+        PeerAddress::new(Ipv4Addr::new(192, 0, 2, number).into())
     }
 
     #[test]
     fn one_address_cannot_use_up_the_connections_of_others() {
         let places = Places::default();
-        let mut held: Vec<_> = (0..CONNECTIONS_OF_ONE_ADDRESS_MAX).map(|_| places.take(address(1)).unwrap()).collect();
+        let mut held: Vec<_> = (0..CONNECTIONS.address).map(|_| places.take(address(1)).unwrap()).collect();
         assert!(places.take(address(1)).is_none());
         let other = places.take(address(2)).unwrap();
         held.pop();
@@ -76,6 +77,17 @@ mod tests {
     fn all_addresses_together_have_a_bound() {
         let places = Places::default();
         let peers = (0..=u8::MAX).flat_map(|number| [address(number), address(number), address(number)]);
-        assert_eq!(peers.filter_map(|peer| places.take(peer).map(std::mem::forget)).count(), CONNECTIONS_MAX);
+        assert_eq!(peers.filter_map(|peer| places.take(peer).map(std::mem::forget)).count(), CONNECTIONS.all);
+    }
+
+    /// Regression: eight addresses of one host used up all connections.
+    #[test]
+    fn one_network_of_ipv6_cannot_use_up_the_connections_of_others() {
+        let places = Places::default();
+        let host = |network, number| Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, number);
+        let take = |network, number| places.take(PeerAddress::new(host(network, number).into()));
+        let held: Vec<_> = (0..u16::MAX).map_while(|number| take(1, number)).collect();
+        assert_eq!(held.len(), CONNECTIONS.network);
+        assert!(take(2, 0).is_some());
     }
 }

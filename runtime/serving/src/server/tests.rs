@@ -18,7 +18,7 @@ use crate::{
     endpoints::Endpoints,
     guard::{Guard, Reviewers},
     health::{HealthCheck, HealthChecks},
-    limits::{CONNECTIONS_OF_ONE_ADDRESS_MAX, HEADER_BYTES_MAX},
+    limits::{CONNECTIONS, HEADER_BYTES_MAX},
     options::{AuthenticationOptions, AuthorizationOptions, SecureServingOptions, TlsOptions},
     testing::{Ask, Authority, PATIENCE, Served, loopback, read_to_end},
 };
@@ -126,7 +126,7 @@ async fn a_head_that_is_too_large_is_refused() {
 async fn connections_of_one_address_are_limited_and_a_closed_one_can_be_replaced() {
     let served = served().await;
     let mut held = Vec::new();
-    for _ in 0..CONNECTIONS_OF_ONE_ADDRESS_MAX {
+    for _ in 0..CONNECTIONS.address {
         held.push(served.connect(None, &["http/1.1"]).await);
     }
     let mut refused = TcpStream::connect(served.address).await.unwrap();

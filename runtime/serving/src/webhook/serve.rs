@@ -16,21 +16,19 @@ use serde_json::Value;
 use skysail_provider::text::{one_line, with_causes};
 use tokio::time::{Instant, timeout};
 
-use super::{Webhook, WebhookLabels, WebhookMetrics, admission, waiting_places::WaitingPlaces};
+use super::{Webhook, WebhookLabels, WebhookMetrics, admission};
 use crate::{
-    limits::{
-        BODIES_MAX, BODIES_OF_ONE_ADDRESS_MAX, BODY_TIMEOUT, REVIEW_BYTES_MAX, TEXT_BYTES_MAX, WEBHOOKS_AT_ONCE,
-        WEBHOOKS_OF_ONE_ADDRESS_AT_ONCE,
-    },
+    limits::{BODIES, BODY_TIMEOUT, REVIEW_BYTES_MAX, TEXT_BYTES_MAX, WEBHOOKS},
     line_rate::LineRate,
     peer_address::PeerAddress,
+    waiting_places::WaitingPlaces,
 };
 
 /// One path for each webhook.
 pub(super) fn router(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Router {
     let admission = Arc::new(Admission {
-        bodies: WaitingPlaces::new(BODIES_MAX, BODIES_OF_ONE_ADDRESS_MAX),
-        reviews: WaitingPlaces::new(WEBHOOKS_AT_ONCE, WEBHOOKS_OF_ONE_ADDRESS_AT_ONCE),
+        bodies: WaitingPlaces::new(BODIES),
+        reviews: WaitingPlaces::new(WEBHOOKS),
         warnings: LineRate::default(),
     });
     let route = |router: Router, webhook: &Arc<dyn Webhook>| {
@@ -76,7 +74,7 @@ async fn answer(
 async fn review(
     webhook: &dyn Webhook,
     Admission { bodies, reviews, warnings: _ }: &Admission,
-    (PeerAddress(address), request): (PeerAddress, Request),
+    (address, request): (PeerAddress, Request),
 ) -> Result<Value, (StatusCode, String)> {
     let bad = |problem: String| (StatusCode::BAD_REQUEST, problem);
     let closed = |_| (StatusCode::SERVICE_UNAVAILABLE, "the webhook is shut down".to_owned());

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::{AdmissionRequest, AdmissionResponse, Webhook, WebhookError, WebhookMetrics, Webhooks};
 use crate::{
     SecureServer,
-    limits::{BODIES_OF_ONE_ADDRESS_MAX, REVIEW_BYTES_MAX, REVIEW_PARTS_MAX},
+    limits::{BODIES, REVIEW_BYTES_MAX, REVIEW_PARTS_MAX},
     options::SecureServingOptions,
     testing::{Ask, Served, loopback},
 };
@@ -173,7 +173,7 @@ async fn an_invalid_review_is_400_and_a_failing_webhook_is_500() {
 async fn a_review_does_not_wait_for_the_slow_bodies_of_others() {
     let served = serve(&mut Registry::default());
     let mut slow = Vec::new();
-    for _ in 0..BODIES_OF_ONE_ADDRESS_MAX - 1 {
+    for _ in 0..BODIES.address - 1 {
         let mut stream = served.connect(None, &["http/1.1"]).await;
         let head = "POST /foo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
         stream.write_all(head.as_bytes()).await.unwrap();
