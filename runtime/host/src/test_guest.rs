@@ -1,8 +1,15 @@
 //! A hand-written provider component, for tests that need a component without a build.
 
+use std::{pin::pin, time::Duration};
+
 use bytes::Bytes;
+use rustix::time::ClockId;
+use skysail_provider::{Call, Clusters, Error};
+use tokio::{task::yield_now, time};
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::Resolve;
+
+use crate::cpu_time::clock;
 
 /// The properties and the behaviour of the component.
 #[derive(Clone, Copy)]
@@ -111,6 +118,27 @@ pub(crate) const CHOOSY: &str =
 
 /// Never ends.
 pub(crate) const ENDLESS: &str = "(loop $again (br $again))";
+
+/// Calls `clusters.master` of a guest with [`Master::Endless`], and returns the error. The guest
+/// computes for this much CPU time and until its next tick of the epoch; then the machine gives it
+/// no more before the deadline has passed. The clock must be paused.
+pub(crate) async fn overdue(provider: &impl Clusters, call: &Call, computes: Duration, deadline: Duration) -> Error {
+    let mut answer = pin!(provider.master(call, "x"));
+    let cpu = || clock(ClockId::ThreadCPUTime);
+    let began = cpu();
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut answer => panic!("an endless guest has ended: {answer:?}"),
+            () = yield_now() => {}
+        }
+        if cpu() - began >= computes {
+            break;
+        }
+    }
+    time::advance(deadline * 2).await;
+    answer.await.unwrap_err()
+}
 
 /// The import that [`Master::Cached`] needs.
 const CACHE: &str = r#"(import "skysail:provider/cache@0.1.0" "get" (func $get (param i32 i32 i32)))

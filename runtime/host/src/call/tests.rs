@@ -14,7 +14,7 @@ use skysail_provider::{Call, Clusters as _, Code, Fence};
 use crate::{
     CallMetrics, CallOutcome, CallRecord, CallRecorder, Engine, Fault, Limits, Release, Sandbox, SandboxOptions,
     SandboxedProvider, describe,
-    test_guest::{DENIED, GUEST, Guest, Master, component},
+    test_guest::{DENIED, GUEST, Guest, Master, component, overdue},
 };
 
 async fn recorded(guest: &Guest) -> (Arc<CallRecord>, String) {
@@ -83,6 +83,38 @@ async fn a_guest_that_the_host_has_no_room_for_is_the_machines_fault() {
     let error = describe(&sandbox, &release).await.unwrap_err();
     assert_eq!(error.code, Code::Unavailable, "{error}");
     assert_eq!(records.recv().await.unwrap().fault, Some(Fault::Machine));
+}
+
+/// Both calls miss their deadline. The clock is paused, so that the guest's CPU time alone decides
+/// which of them the machine starved.
+#[tokio::test(start_paused = true)]
+async fn a_served_call_that_gets_no_cpu_time_is_the_machines_fault_and_one_that_computes_is_the_releases() {
+    let hour = Duration::from_hours(1);
+    let short = Duration::from_millis(50);
+    for (deadline, computes, fault) in [(hour, Duration::ZERO, Fault::Machine), (short, short * 2, Fault::Release)] {
+        let deadline_ms = u64::try_from(deadline.as_millis()).unwrap();
+        let limits = Limits {
+            deadline_ms,
+            http_time_ms: deadline_ms,
+            cpu_time_ms: 3_600_000,
+            fuel: 1_000_000_000_000,
+            ..Limits::default()
+        };
+        let options = SandboxOptions { name: "cloud".to_owned(), limits, config: String::new(), http: None };
+        let recorder = CallRecorder::default();
+        let sandbox = Sandbox::new(&Engine::on_demand().unwrap(), recorder.clone(), options).unwrap();
+        let endless = component(&Guest { master: Master::Endless, ..GUEST });
+        let release = Arc::new(Release::from_wasm(&sandbox, &endless).unwrap());
+        let info = Arc::new(describe(&sandbox, &release).await.unwrap());
+        let provider = SandboxedProvider::new(sandbox, Arc::clone(&release), info);
+        let (mut records, before) = (recorder.subscribe(), release.call_history().counts());
+        let error = overdue(&provider, &Call::default(), computes, deadline).await;
+        assert_eq!(error.code, Code::DeadlineExceeded, "{error}");
+        let record = records.recv().await.unwrap();
+        assert!(record.fuel > 0 && record.cpu > Duration::ZERO, "the guest began: {record:?}");
+        assert_eq!(record.fault, Some(fault), "{record:?}");
+        assert_eq!(release.call_history().counts() == before, fault == Fault::Machine, "it counts for the release");
+    }
 }
 
 /// The guest is not started: no fuel is used.

@@ -6,6 +6,7 @@ mod panics;
 mod probation;
 mod refusals;
 mod settings;
+mod starved;
 
 use std::{
     collections::BTreeMap,
