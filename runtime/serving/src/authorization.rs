@@ -8,11 +8,10 @@ use kube::{Api, Client, api::PostParams};
 
 use crate::{
     authentication::User,
-    cache::Cache,
     limits::RIGHTS_KEPT_MAX,
     options::AuthorizationOptions,
     peer_address::PeerAddress,
-    review::{ReviewError, ReviewPlaces},
+    review::{ReviewError, Reviews},
 };
 
 /// The result of an authorization.
@@ -27,28 +26,26 @@ pub(crate) enum Decision {
 pub(crate) struct Authorizer {
     options: AuthorizationOptions,
     /// `None` without an API server: all other requests are denied then.
-    reviews: Option<Reviews>,
+    access: Option<AccessReviews>,
 }
 
 #[derive(Debug)]
-struct Reviews {
+struct AccessReviews {
     api: Api<SubjectAccessReview>,
-    places: ReviewPlaces,
-    known: Cache<Decision>,
+    reviews: Reviews<Decision>,
     authorized_ttl: Duration,
     unauthorized_ttl: Duration,
 }
 
 impl Authorizer {
     pub(crate) fn new(options: AuthorizationOptions, client: Option<Client>) -> Self {
-        let reviews = client.map(|client| Reviews {
+        let access = client.map(|client| AccessReviews {
             api: Api::all(client),
-            places: ReviewPlaces::new("SubjectAccessReview"),
-            known: Cache::new(RIGHTS_KEPT_MAX),
+            reviews: Reviews::new("SubjectAccessReview", RIGHTS_KEPT_MAX),
             authorized_ttl: options.authorized_ttl,
             unauthorized_ttl: options.unauthorized_ttl,
         });
-        Self { options, reviews }
+        Self { options, access }
     }
 
     /// Whether this user may use this verb on this path, which has to be the path that is routed.
@@ -63,8 +60,8 @@ impl Authorizer {
         if self.options.always_allow_paths.iter().any(|rule| covers(rule, path)) || user.groups.iter().any(group) {
             return Ok(Decision::Allowed);
         }
-        match &self.reviews {
-            Some(reviews) => reviews.decide(client, user, verb, path).await,
+        match &self.access {
+            Some(access) => access.decide(client, user, verb, path).await,
             None => Ok(Decision::Denied),
         }
     }
@@ -77,20 +74,19 @@ fn covers(rule: &str, path: &str) -> bool {
     rule.strip_suffix('*').map_or(rule == path, |prefix| path.starts_with(prefix))
 }
 
-impl Reviews {
+impl AccessReviews {
     async fn decide(&self, client: PeerAddress, user: &User, verb: &str, path: &str) -> Result<Decision, ReviewError> {
-        let key = self.known.key(parts(user, verb, path).iter().map(String::as_str));
-        if let Some(known) = self.known.get(&key) {
-            return Ok(known);
-        }
-        let (params, question) = (PostParams::default(), question(user, verb, path));
-        let answer = self.places.review(client, self.api.create(&params, &question)).await?;
-        let (decision, ttl) = match answer.status.unwrap_or_default().allowed {
+        let parts = parts(user, verb, path);
+        let parts = parts.iter().map(String::as_str);
+        self.reviews.review(client, parts, self.ask(question(user, verb, path))).await
+    }
+
+    async fn ask(&self, question: SubjectAccessReview) -> kube::Result<(Decision, Duration)> {
+        let answer = self.api.create(&PostParams::default(), &question).await?;
+        Ok(match answer.status.unwrap_or_default().allowed {
             true => (Decision::Allowed, self.authorized_ttl),
             false => (Decision::Denied, self.unauthorized_ttl),
-        };
-        self.known.insert(key, decision.clone(), ttl);
-        Ok(decision)
+        })
     }
 }
 

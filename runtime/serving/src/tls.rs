@@ -74,7 +74,10 @@ pub(crate) fn refused_certificates(error: &io::Error) -> Option<String> {
         Error::InvalidMessage(
             InvalidMessage::CertificatePayloadTooLarge | InvalidMessage::HandshakePayloadTooLarge,
         ) => {
-            format!("the client sends more than 64 KiB of certificates, at most {} are allowed", INTERMEDIATES_MAX + 1)
+            format!(
+                "the client sends a TLS message of more than 64 KiB, such as too many certificates (at most {} are allowed)",
+                INTERMEDIATES_MAX + 1
+            )
         }
         _ => return None,
     };
@@ -163,7 +166,10 @@ mod tests {
         for (intermediates, reason) in [
             (INTERMEDIATES_MAX + 1, "the client sends 5 intermediate certificates, at most 4 are allowed"),
             // A bundle of public roots.
-            (400, "the client sends more than 64 KiB of certificates, at most 5 are allowed"),
+            (
+                400,
+                "the client sends a TLS message of more than 64 KiB, such as too many certificates (at most 5 are allowed)",
+            ),
         ] {
             let refused = refused_certificates(&handshake(intermediates).await.unwrap_err()).unwrap();
             assert!(refused.starts_with(reason), "{refused}");

@@ -8,31 +8,20 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use kube::{Api, Client, api::PostParams};
 
 use super::{InvalidCredential, User};
-use crate::{
-    cache::Cache,
-    limits::TOKENS_KEPT_MAX,
-    peer_address::PeerAddress,
-    review::{ReviewError, ReviewPlaces},
-};
+use crate::{limits::TOKENS_KEPT_MAX, peer_address::PeerAddress, review::Reviews};
 
 /// Authenticates bearer tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
-    reviews: Api<TokenReview>,
-    places: ReviewPlaces,
+    api: Api<TokenReview>,
+    /// `None`: the token is not valid.
+    reviews: Reviews<Option<User>>,
     ttl: Duration,
-    /// Cached answers; `None`: the token is not valid.
-    known: Cache<Option<User>>,
 }
 
 impl Tokens {
     pub(crate) fn new(client: Client, ttl: Duration) -> Self {
-        Self {
-            reviews: Api::all(client),
-            places: ReviewPlaces::new("TokenReview"),
-            ttl,
-            known: Cache::new(TOKENS_KEPT_MAX),
-        }
+        Self { api: Api::all(client), reviews: Reviews::new("TokenReview", TOKENS_KEPT_MAX), ttl }
     }
 
     /// The user of the token; `None` if the request has no token.
@@ -44,25 +33,17 @@ impl Tokens {
         let Some(token) = headers.get(AUTHORIZATION).and_then(|value| bearer(value.to_str().ok()?)) else {
             return Ok(None);
         };
-        let key = self.known.key([token]);
-        let user = match self.known.get(&key) {
-            Some(known) => known,
-            None => {
-                let user = self.review(client, token).await?;
-                self.known.insert(key, user.clone(), self.ttl);
-                user
-            }
-        };
+        let user = self.reviews.review(client, [token], self.ask(token)).await?;
         user.map(Some).ok_or(InvalidCredential::Token)
     }
 
-    async fn review(&self, client: PeerAddress, token: &str) -> Result<Option<User>, ReviewError> {
+    async fn ask(&self, token: &str) -> kube::Result<(Option<User>, Duration)> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let question = TokenReview { metadata: Default::default(), spec, status: None };
-        let params = PostParams::default();
-        let answer = self.places.review(client, self.reviews.create(&params, &question)).await?;
+        let answer = self.api.create(&PostParams::default(), &question).await?;
         let status = answer.status.unwrap_or_default();
-        Ok(status.authenticated.unwrap_or_default().then(|| user(status.user.unwrap_or_default())))
+        let user = status.authenticated.unwrap_or_default().then(|| user(status.user.unwrap_or_default()));
+        Ok((user, self.ttl))
     }
 }
 

@@ -247,6 +247,17 @@ async fn a_flood_from_one_address_does_not_delay_another_and_is_answered_429(#[c
     assert!(refused.iter().all(|answer| answer.headers()["retry-after"] == "1"));
 }
 
+/// Regression: each request that had waited for a place sent the same review again.
+#[tokio::test(start_paused = true)]
+async fn requests_with_one_token_that_wait_for_places_take_the_answer_of_the_first() {
+    let api = Api::default();
+    let router = router(&api).await;
+    let all = (0..4 * REVIEWS.address).map(|_| get(&router, "/metrics", &[JANE], Peer::default()));
+    assert!(join_all(all).await.into_iter().all(|(status, _)| status == 200));
+    let reviews = api.asked().into_iter().filter(|path| path.contains("tokenreviews")).count();
+    assert!(reviews <= REVIEWS.address, "{reviews} reviews of one token");
+}
+
 #[tokio::test]
 async fn a_failed_review_is_not_cached() {
     let api = Api { broken: true, ..Api::default() };
