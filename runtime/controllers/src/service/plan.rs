@@ -250,9 +250,12 @@ fn cleanup(observed: &Observed, service: Arc<Service>, holders: &[LaneId]) -> Pl
     }
 }
 
-/// Those that have not deleted the load balancer yet.
+/// Those that have not deleted the load balancer yet. The planning provider has not, if it has just
+/// said that the load balancer exists.
 fn unemptied(observed: &Observed, holders: &[LaneId]) -> Vec<LaneId> {
-    holders.iter().copied().filter(|holder| !observed.emptied.contains(holder)).collect()
+    let is_found = |holder| holder == observed.lane && observed.answers.found == Some(true);
+    let is_left = |holder: &LaneId| is_found(*holder) || !observed.emptied.contains(holder);
+    holders.iter().copied().filter(is_left).collect()
 }
 
 /// Plans for an existing object that this provider does not serve, or not any more.

@@ -310,6 +310,7 @@ fn a_provider_that_has_deleted_the_load_balancer_is_not_asked_again() {
     check("clusterip finalizer emptied-there", expect!["cleanup of [1]"]);
     check("lb finalizer deleting emptied-here", expect!["cleanup of []"]);
     check("named not-found lb finalizer other-owner emptied-here", expect!["cleanup of [] misnamed"]);
+    check("begun found clusterip finalizer emptied-here", expect!["cleanup of [1]"]);
     check("clusterip finalizer no-holder", expect!["no holder"]);
 }
 

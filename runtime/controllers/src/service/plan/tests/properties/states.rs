@@ -74,14 +74,23 @@ fn with_answers(observed: &Observed, check: &mut impl FnMut(Observed)) {
         _ => &[None],
     };
     let may_hold: &[&[_]] = match state {
-        None | Some(State::Unconfirmed) => &[&LANES, &LANES[1..]],
+        None | Some(State::Unconfirmed) => &[&LANES, &LANES[1..], &[]],
         _ => &[&LANES],
+    };
+    // Only what is not of type LoadBalancer may be held by several, which delete one by one.
+    let emptied: &[&[_]] = match state {
+        None | Some(State::Unconfirmed | State::Unsettled { before: None }) if observed.object.is_some() => {
+            &[&[], &LANES[..1], &LANES]
+        }
+        _ => &[&[]],
     };
     for &exists in exists {
         for &found in found {
             for may_hold in may_hold {
-                let answers = PlanAnswers { exists, found };
-                check(Observed { answers, may_hold: may_hold.to_vec(), ..observed.clone() });
+                for emptied in emptied {
+                    let (may_hold, emptied) = (may_hold.to_vec(), emptied.to_vec());
+                    check(Observed { answers: PlanAnswers { exists, found }, may_hold, emptied, ..observed.clone() });
+                }
             }
         }
     }
