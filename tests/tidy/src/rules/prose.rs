@@ -106,8 +106,7 @@ pub(crate) const NOUN_FIRST: Rule = Rule {
     remedy: "begin with the noun: \"The header's name\", not \"Its name\"",
     check: |tree| {
         let mut hits = Vec::new();
-        let languages = tree.files.iter().filter_map(|file| Some((file, Language::of(file)?)));
-        for (file, language) in languages.filter(|(_, language)| *language != Language::Document) {
+        for (file, language) in with_prose(tree).filter(|(_, language)| *language != Language::Document) {
             let mut inside = false;
             for (number, line) in file.lines() {
                 let comment = language.prose(line);
@@ -139,7 +138,7 @@ fn words(name: &str) -> String {
 /// Lines of prose with their files and numbers: comments that take a whole line, and documents.
 /// Code blocks and tables are left out, and with them the examples of CONTRIBUTING.md.
 fn prose(tree: &Tree) -> impl Iterator<Item = (&File, usize, &str)> {
-    tree.files.iter().filter_map(|file| Some((file, Language::of(file)?))).flat_map(|(file, language)| {
+    with_prose(tree).flat_map(|(file, language)| {
         let mut block = false;
         file.lines().filter_map(move |(number, line)| {
             let text = language.prose(line)?;
@@ -150,6 +149,11 @@ fn prose(tree: &Tree) -> impl Iterator<Item = (&File, usize, &str)> {
             (!block && !text.starts_with('|')).then_some((file, number, line))
         })
     })
+}
+
+/// The files with prose.
+fn with_prose(tree: &Tree) -> impl Iterator<Item = (&File, Language)> {
+    tree.files.iter().filter_map(|file| Some((file, Language::of(file)?)))
 }
 
 /// Where a file has its prose.
