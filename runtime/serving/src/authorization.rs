@@ -78,11 +78,11 @@ impl AccessReviews {
     async fn decide(&self, client: PeerAddress, user: &User, verb: &str, path: &str) -> Result<Decision, ReviewError> {
         let parts = parts(user, verb, path);
         let parts = parts.iter().map(String::as_str);
-        self.reviews.review(client, parts, self.ask(question(user, verb, path))).await
+        self.reviews.review(client, parts, self.ask(user, verb, path)).await
     }
 
-    async fn ask(&self, question: SubjectAccessReview) -> kube::Result<(Decision, Duration)> {
-        let answer = self.api.create(&PostParams::default(), &question).await?;
+    async fn ask(&self, user: &User, verb: &str, path: &str) -> kube::Result<(Decision, Duration)> {
+        let answer = self.api.create(&PostParams::default(), &question(user, verb, path)).await?;
         Ok(match answer.status.unwrap_or_default().allowed {
             true => (Decision::Allowed, self.authorized_ttl),
             false => (Decision::Denied, self.unauthorized_ttl),
