@@ -55,13 +55,13 @@ impl Emptied {
         services.insert(key.clone(), deletions);
     }
 
-    /// Whether this provider has deleted the load balancer, and the Service has not changed since.
-    pub(crate) fn contains(&self, key: &ObjectKey, object: &core::Service, by: DeletedWith) -> bool {
-        self.lock().get(key).is_some_and(|deletions| {
-            deletions.since.elapsed() < REMEMBERED_FOR
-                && Some(&deletions.of) == identity(object).as_ref()
-                && deletions.by.contains(&by)
-        })
+    /// What deleted the load balancer of the Service, which has not changed since.
+    pub(crate) fn of(&self, key: &ObjectKey, object: &core::Service) -> BTreeSet<DeletedWith> {
+        let services = self.lock();
+        let is_current = |deletions: &&Deletions| {
+            deletions.since.elapsed() < REMEMBERED_FOR && Some(&deletions.of) == identity(object).as_ref()
+        };
+        services.get(key).filter(is_current).map(|deletions| deletions.by.clone()).unwrap_or_default()
     }
 
     /// Forgets the Service: all providers have deleted its load balancer, or a provider makes it
@@ -107,7 +107,7 @@ mod tests {
         emptied.add(&key(), &service("a", "7"), ((1, 4), 0));
         emptied.add(&key(), &service("a", "7"), ((2, 4), 0));
         for by in [((1, 4), 0), ((2, 4), 0)] {
-            assert!(emptied.contains(&key(), &service("a", "7"), by));
+            assert!(emptied.of(&key(), &service("a", "7")).contains(&by));
         }
         for (object, by) in [
             (service("a", "7"), ((1, 5), 0)),
@@ -116,15 +116,15 @@ mod tests {
             (service("b", "7"), ((1, 4), 0)),
             (service("a", "7"), ((1, 4), 1)),
         ] {
-            assert!(!emptied.contains(&key(), &object, by), "{object:?} {by:?}");
+            assert!(!emptied.of(&key(), &object).contains(&by), "{object:?} {by:?}");
         }
         emptied.add(&key(), &service("a", "8"), ((2, 4), 0));
-        assert!(!emptied.contains(&key(), &service("a", "8"), ((1, 4), 0)), "its deletion was before the change");
+        assert!(!emptied.of(&key(), &service("a", "8")).contains(&((1, 4), 0)), "its deletion was before the change");
         let unknown = Service::default();
         emptied.add(&key(), &unknown, ((1, 4), 0));
-        assert!(!emptied.contains(&key(), &unknown, ((1, 4), 0)), "nobody knows whether it has changed");
+        assert!(!emptied.of(&key(), &unknown).contains(&((1, 4), 0)), "nobody knows whether it has changed");
         emptied.remove(&key());
-        assert!(!emptied.contains(&key(), &service("a", "8"), ((2, 4), 0)));
+        assert!(!emptied.of(&key(), &service("a", "8")).contains(&((2, 4), 0)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -132,7 +132,7 @@ mod tests {
         let emptied = Emptied::default();
         emptied.add(&key(), &service("a", "7"), ((1, 4), 0));
         advance(REMEMBERED_FOR).await;
-        assert!(!emptied.contains(&key(), &service("a", "7"), ((1, 4), 0)));
+        assert!(!emptied.of(&key(), &service("a", "7")).contains(&((1, 4), 0)));
         let other = ObjectKey { name: "other".to_owned(), ..key() };
         emptied.add(&other, &service("c", "1"), ((1, 4), 0));
         assert_eq!(emptied.lock().len(), 1, "the deletions for Services that are gone take no memory");

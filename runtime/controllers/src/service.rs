@@ -25,7 +25,6 @@ pub(crate) mod unclaimed;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{EventKind, ObjectReference};
 use tokio::time::Instant;
 
@@ -150,8 +149,8 @@ fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: PlanAn
     let entry = context.held(key, lane);
     let lanes = context.lanes.all();
     let may_hold = |lane: &&Arc<Lane>| lane.provider.info().is_none() || lane.provider.load_balancers().is_some();
-    let has_emptied = |object: &core::Service, lane: &Lane| context.emptied.contains(key, object, lane.deletes_with());
-    let emptied = |lane: &&Arc<Lane>| object.as_ref().is_some_and(|object| has_emptied(object, lane));
+    let deletions = object.as_ref().map(|object| context.emptied.of(key, object)).unwrap_or_default();
+    let emptied = |lane: &&Arc<Lane>| deletions.contains(&lane.deletes_with());
     Observed {
         may_hold: lanes.iter().filter(may_hold).map(|lane| lane.id).collect(),
         emptied: lanes.iter().filter(emptied).map(|lane| lane.id).collect(),
