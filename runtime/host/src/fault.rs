@@ -67,6 +67,9 @@ pub(crate) const fn of_linking(error: &ReleaseError) -> Fault {
     }
 }
 
+/// The fault where linking panicked, which the component may have caused.
+pub(crate) const OF_A_PANIC: Fault = Fault::Release;
+
 /// Whether a guest did not run because of the operating system or the pool: mmap, for example, had
 /// no memory. No function of a guest fails like this.
 pub(crate) fn is_of_the_machine(error: &wasmtime::Error) -> bool {

@@ -9,7 +9,7 @@ use tokio::{task::yield_now, time};
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::Resolve;
 
-use crate::cpu_time::clock;
+use crate::{Limits, cpu_time::clock};
 
 /// The properties and the behaviour of the component.
 #[derive(Clone, Copy)]
@@ -118,6 +118,18 @@ pub(crate) const CHOOSY: &str =
 
 /// Never ends.
 pub(crate) const ENDLESS: &str = "(loop $again (br $again))";
+
+/// Limits under which only the deadline ends a guest with [`Master::Endless`].
+pub(crate) fn only_a_deadline(deadline: Duration) -> Limits {
+    let deadline_ms = u64::try_from(deadline.as_millis()).unwrap();
+    Limits {
+        deadline_ms,
+        http_time_ms: deadline_ms,
+        cpu_time_ms: 3_600_000,
+        fuel: 1_000_000_000_000,
+        ..Limits::default()
+    }
+}
 
 /// Calls `clusters.master` of a guest with [`Master::Endless`], and returns the error. The guest
 /// computes for this much CPU time and until its next tick of the epoch; then the machine gives it

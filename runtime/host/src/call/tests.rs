@@ -14,7 +14,7 @@ use skysail_provider::{Call, Clusters as _, Code, Fence};
 use crate::{
     CallMetrics, CallOutcome, CallRecord, CallRecorder, Engine, Fault, Limits, Release, Sandbox, SandboxOptions,
     SandboxedProvider, describe,
-    test_guest::{DENIED, GUEST, Guest, Master, component, overdue},
+    test_guest::{DENIED, GUEST, Guest, Master, component, only_a_deadline, overdue},
 };
 
 async fn recorded(guest: &Guest) -> (Arc<CallRecord>, String) {
@@ -92,14 +92,7 @@ async fn a_served_call_that_gets_no_cpu_time_is_the_machines_fault_and_one_that_
     let hour = Duration::from_hours(1);
     let short = Duration::from_millis(50);
     for (deadline, computes, fault) in [(hour, Duration::ZERO, Fault::Machine), (short, short * 2, Fault::Release)] {
-        let deadline_ms = u64::try_from(deadline.as_millis()).unwrap();
-        let limits = Limits {
-            deadline_ms,
-            http_time_ms: deadline_ms,
-            cpu_time_ms: 3_600_000,
-            fuel: 1_000_000_000_000,
-            ..Limits::default()
-        };
+        let limits = only_a_deadline(deadline);
         let options = SandboxOptions { name: "cloud".to_owned(), limits, config: String::new(), http: None };
         let recorder = CallRecorder::default();
         let sandbox = Sandbox::new(&Engine::on_demand().unwrap(), recorder.clone(), options).unwrap();

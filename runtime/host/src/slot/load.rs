@@ -281,8 +281,8 @@ impl<'a> Attempt<'a> {
             Ok(Err(error)) => {
                 Err(self.refuse(RefusalReason::LinkFailed, fault::of_linking(&error), &with_causes(&error)))
             }
-            // Linking panicked, which the component may have caused, or the process ends.
-            Err(error) => Err(self.refuse_answer(RefusalReason::LinkFailed, &with_causes(&error))),
+            // Linking panicked, or the process ends.
+            Err(error) => Err(self.refuse(RefusalReason::LinkFailed, fault::OF_A_PANIC, &with_causes(&error))),
         }
     }
 

@@ -8,9 +8,9 @@ use tokio::time;
 
 use super::{offer, options, services, until, version};
 use crate::{
-    Fault, Limits, SandboxOptions,
+    Fault, SandboxOptions,
     slot::{CanaryOptions, Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions, SlotStatus},
-    test_guest::{GUEST, Guest, Master, component, overdue},
+    test_guest::{GUEST, Guest, Master, component, only_a_deadline, overdue},
 };
 
 /// No trial ends by time while the calls below miss their deadlines.
@@ -22,14 +22,7 @@ const SHORT: Duration = Duration::from_millis(20);
 
 /// A slot whose calls have this deadline, and no other limit of time.
 fn slot(deadline: Duration, rollout: RolloutOptions) -> Slot {
-    let deadline_ms = u64::try_from(deadline.as_millis()).unwrap();
-    let limits = Limits {
-        deadline_ms,
-        http_time_ms: deadline_ms,
-        cpu_time_ms: 3_600_000,
-        fuel: 1_000_000_000_000,
-        ..Limits::default()
-    };
+    let limits = only_a_deadline(deadline);
     let SlotOptions { sandbox, .. } = options("");
     let options = SlotOptions { rollout, ..SlotOptions::new(SandboxOptions { limits, ..sandbox }) };
     Slot::new(services(), options).unwrap()
