@@ -28,6 +28,12 @@ pub(crate) use metrics::{QueueLabels, QueueMetrics};
 
 mod metrics;
 
+/// After this many conflicts in a row, a change of the object no longer ends the backoff. Another
+/// client may write the object each time before we do: then each try, with its call to the cloud,
+/// would cause the next one. Without such a client, the change that the watch delivers after the
+/// first conflict ends the conflicts.
+const CONFLICTS_UNTIL_WAIT: u32 = 3;
+
 /// When to run a key again after it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -102,9 +108,14 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         Self { inner: Mutex::new(inner), wake: Notify::new() }
     }
 
-    /// Adds a key whose object changed: the key is ready at once, even during a backoff.
+    /// Adds a key whose object changed: the key is ready at once, even during a backoff. After
+    /// [`CONFLICTS_UNTIL_WAIT`] conflicts or outages of the Kubernetes API in a row the backoff, at
+    /// most 10 s, goes on.
     pub(crate) fn add(&self, key: K) {
         let mut inner = self.lock();
+        if inner.is_contended(&key) && inner.due.contains_key(&key) {
+            return;
+        }
         let now = Instant::now();
         if inner.running.contains_key(&key) {
             inner.run_again(&key, now);
@@ -189,13 +200,14 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         inner.take(now)
     }
 
-    /// Ends a run. A key that was added meanwhile is ready at once; a nudged key waits if `next` is
-    /// [`Next::After`].
+    /// Ends a run. A key that was added meanwhile is ready at once, except as in [`Self::add`]; a
+    /// nudged key waits if `next` is [`Next::After`].
     pub(crate) fn done(&self, key: K, next: Next) {
         let mut inner = self.lock();
         let now = Instant::now();
         let again = inner.end(&key, now);
         match (again, next) {
+            (Again::Added(_), Next::After(after)) if inner.is_contended(&key) => inner.delay(key, now + after),
             (Again::Added(since), _) => inner.wait(key, since),
             (Again::Nudged, Next::OnChange | Next::Within(_)) => inner.make_ready(key, now),
             (_, Next::After(after)) => inner.delay(key, now + after),
@@ -292,6 +304,11 @@ impl<K: Clone + Eq + Hash> Inner<K> {
             run.again = Again::Added(now);
             self.counts.adds.inc();
         }
+    }
+
+    /// Whether another client seems to write the key's object each time before we do.
+    fn is_contended(&self, key: &K) -> bool {
+        self.failures.get(key).is_some_and(|failures| failures.at_api >= CONFLICTS_UNTIL_WAIT)
     }
 
     fn undelay(&mut self, key: &K) {
@@ -407,6 +424,30 @@ mod tests {
         queue.done("a", Next::After(9 * S));
         queue.nudge("a");
         assert_eq!((queue.try_next(), queue.delayed()), (None, vec!["a"]), "the earlier `Within` is forgotten");
+    }
+
+    /// Another client writes the object each time before we do.
+    #[tokio::test(start_paused = true)]
+    async fn after_some_conflicts_in_a_row_a_change_ends_no_backoff() {
+        let (queue, start) = (WorkQueue::counting(Counts::default()), Instant::now());
+        let mut tries = Vec::new();
+        queue.add("a");
+        for changes_in_run in [false, true].repeat(4) {
+            queue.next().await;
+            tries.push(start.elapsed().as_secs());
+            queue.failed_at_api(&"a");
+            if changes_in_run {
+                queue.add("a");
+            }
+            queue.done("a", Next::After(S));
+            queue.add("a");
+        }
+        assert_eq!(tries, [0, 0, 0, 1, 2, 3, 4, 5]);
+        queue.next().await;
+        queue.forget(&"a");
+        queue.done("a", Next::After(S));
+        queue.add("a");
+        assert_eq!(queue.try_next(), Some("a"), "the backoff of another failure ends");
     }
 
     /// A release became active while a call on the one before it failed.

@@ -40,6 +40,7 @@ mod folder;
 mod link;
 mod operations;
 mod operator;
+mod other_controller;
 mod plan;
 mod provider;
 mod referee;

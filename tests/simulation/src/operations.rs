@@ -23,7 +23,7 @@ use crate::{
 
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Label of an object with a finalizer or taint of another controller, which has to stay.
-const MARK: &str = "example.com-others";
+pub(crate) const MARK: &str = "example.com-others";
 /// Label of a Service that came with the finalizer of another manager.
 const ADOPTED: &str = "example.com-adopted";
 pub(crate) const ADOPTED_MARK: &str = "/metadata/labels/example.com-adopted";
@@ -201,17 +201,17 @@ impl People {
         }
     }
 
-    /// Changes the ports of a few Services of this cloud, and makes a machine and a Service.
+    /// Makes a few Services and a machine of this cloud.
     pub(crate) async fn act_on(&mut self, cloud: &Arc<Cloud>) {
         let class = if cloud.has_routes { Value::Null } else { json!(CLASS) };
         for number in 0..3 {
             let (name, spec) = (
-                format!("denied-{number}"),
+                format!("late-{number}"),
                 json!({ "type": "LoadBalancer", "ports": self.ports(), "loadBalancerClass": class }),
             );
             self.put_service(json!({ "name": name }), spec).await;
         }
-        self.make_machine("denied", cloud).await;
+        self.make_machine("late", cloud).await;
     }
 
     /// Brings the number of machines of this cloud to at least this one.
@@ -588,6 +588,15 @@ impl People {
         self.story.tell(PEOPLE, format_args!("delete machine {name} of {}", cloud.name));
         cloud.change(|state| state.machines.retain(|_, machine| machine.name != name));
         self.heartbeat(&name, "Unknown").await;
+    }
+
+    /// A machine goes, and an autoscaler deletes its node at once.
+    pub(crate) async fn scale_in(&mut self) {
+        let Some(name) = self.some_node() else { return };
+        let Some((cloud, _)) = self.machine_of(&name) else { return };
+        self.story.tell(PEOPLE, format_args!("delete machine {name} of {} and its node", cloud.name));
+        cloud.change(|state| state.machines.retain(|_, machine| machine.name != name));
+        self.delete_node(&name).await;
     }
 
     /// Replaces a machine by a new one with the same name, at about the time when a controller has

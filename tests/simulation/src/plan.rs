@@ -52,6 +52,8 @@ mod most {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ApiWeather {
     pub(crate) conflict: f64,
+    /// Of patches: another controller writes the object just before.
+    pub(crate) second: f64,
     pub(crate) too_many: f64,
     pub(crate) internal: f64,
     /// Carried out, and answered with a timeout.
@@ -172,6 +174,8 @@ pub(crate) enum Epilogue {
     /// More machines go than the breaker lets go, one after the other, and the API server loses the
     /// answer to each deletion of a node.
     LostDeletions,
+    /// Another controller writes each new Service and node just before our patches, for minutes.
+    Conflicts,
     /// All processes start again, and no release of the first provider can be loaded for a while.
     /// The younger provider, whose component describes the same scheme, takes nothing.
     LateProvider,
@@ -214,6 +218,7 @@ impl ApiWeather {
         let mut share = |max: f64| if chance.once_in(0.5) { max * share_of(chance) } else { 0.0 };
         Self {
             conflict: share(0.2),
+            second: share(0.3),
             too_many: share(0.2),
             internal: share(0.2),
             lost_answer: share(0.2),
@@ -307,6 +312,7 @@ impl Plan {
             (2, Epilogue::Rotation),
             (if has_breaker { 2 } else { 0 }, Epilogue::ScaleIn),
             (if has_breaker { 2 } else { 0 }, Epilogue::LostDeletions),
+            (2, Epilogue::Conflicts),
             (2, Epilogue::LateProvider),
         ];
         Self {

@@ -154,7 +154,8 @@ impl Day {
         let cloud = |(name, number)| Arc::new(Cloud::new(name, number, &plan, story.clone(), Arc::clone(&referee)));
         let clouds: Vec<Arc<Cloud>> = [("first", 1), ("second", 2), ("third", 3)].map(cloud).into();
         let (rival, written) = Rival::begin(&server, story.clone());
-        let weather = Arc::new(Weather::new(&plan, Arc::clone(&referee), clouds.clone(), (story.clone(), written)));
+        let weather =
+            Arc::new(Weather::new(&plan, &server, Arc::clone(&referee), clouds.clone(), (story.clone(), written)));
         server.set_faults(Some(Arc::clone(&weather) as Arc<_>));
         let operator = Operator::new(plan.seed, story.clone());
         let vendor = Vendor::new(&plan, clouds.len(), story.clone());
@@ -278,11 +279,7 @@ impl Day {
                     cloud.call_all_missing(time);
                 }
             }
-            Event::Compaction => {
-                self.site.story.tell("api", "forgets its history and ends all watches");
-                self.site.server.compact();
-                self.site.server.end_watches();
-            }
+            Event::Compaction => self.forget_history().await,
             Event::Tampering => self.people.tamper(),
             Event::LostPool => self.people.delete_some_pool(),
             Event::Ownership => {
@@ -299,6 +296,17 @@ impl Day {
             }
             event => self.befall_process(event, time),
         }
+    }
+
+    /// The API server forgets its history while no process watches. No watch reports the node that
+    /// goes meanwhile: only the next list lacks it.
+    async fn forget_history(&mut self) {
+        self.site.story.tell("api", "ends all watches and forgets its history");
+        self.weather.refuse_watches(true);
+        self.site.server.end_watches();
+        self.people.scale_in().await;
+        self.site.server.compact();
+        self.weather.refuse_watches(false);
     }
 
     /// Some cloud is out of order for a while, which begins while a new release is loaded or on

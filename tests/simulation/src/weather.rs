@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::StatusCode;
-use skysail_dev::api::{ApiError, Fault, Faults, RequestInfo};
+use skysail_dev::api::{ApiError, ApiServer, Fault, Faults, RequestInfo};
 use tokio::sync::mpsc::Sender;
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     chance::Chance,
     client::{PEOPLE, REFEREE},
     cloud::Cloud,
+    other_controller::OtherController,
     plan::ApiWeather,
     referee::text,
     story::Story,
@@ -25,6 +26,7 @@ pub(crate) struct Weather {
     inner: Mutex<Inner>,
     referee: Arc<Referee>,
     clouds: Vec<Arc<Cloud>>,
+    other_controller: OtherController,
     story: Story,
     /// How many objects there are: a tenth of their names.
     objects: u32,
@@ -37,6 +39,10 @@ struct Inner {
     chance: Chance,
     /// Processes that cannot reach the API.
     cut_off: BTreeSet<String>,
+    /// No watch begins.
+    watches_refused: bool,
+    /// Another controller writes before each patch of a Service or a node.
+    always_second: bool,
     /// No process may list Services.
     services_forbidden: bool,
     /// No process receives the answer to its deletion of a node.
@@ -46,6 +52,7 @@ struct Inner {
 impl Weather {
     pub(crate) fn new(
         plan: &Plan,
+        server: &Arc<ApiServer>,
         referee: Arc<Referee>,
         clouds: Vec<Arc<Cloud>>,
         (story, written): (Story, Sender<String>),
@@ -54,11 +61,14 @@ impl Weather {
             api: plan.api.clone(),
             chance: Chance::of(plan.seed, "api"),
             cut_off: BTreeSet::new(),
+            watches_refused: false,
+            always_second: false,
             services_forbidden: false,
             node_deletions_lost: false,
         };
         let objects = u32::try_from(plan.names.div_ceil(10)).unwrap_or(u32::MAX);
-        Self { inner: Mutex::new(inner), referee, clouds, story, objects, written }
+        let other_controller = OtherController::new(Arc::clone(server), Arc::clone(&referee), story.clone());
+        Self { inner: Mutex::new(inner), referee, clouds, other_controller, story, objects, written }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -75,6 +85,16 @@ impl Weather {
     /// Forbids all processes to list Services, or allows it again.
     pub(crate) fn forbid_services(&self, forbidden: bool) {
         self.lock().services_forbidden = forbidden;
+    }
+
+    /// Refuses each new watch, or accepts watches again.
+    pub(crate) fn refuse_watches(&self, refused: bool) {
+        self.lock().watches_refused = refused;
+    }
+
+    /// Another controller writes before each patch of a Service or a node, or no longer.
+    pub(crate) fn be_always_second(&self, second: bool) {
+        self.lock().always_second = second;
     }
 
     /// From now on no process receives the answer to its deletion of a node.
@@ -132,6 +152,14 @@ impl Faults for Weather {
                 drop(self.written.try_send(name.clone()));
             }
         }
+        if OtherController::is_interested_in(request) {
+            let (always, sometimes) = self.lock().is_second();
+            if always {
+                self.other_controller.writes(request);
+            } else if sometimes {
+                self.other_controller.marks(request);
+            }
+        }
         let fault = self.lock().draw(request, writes);
         if request.verb == "delete" && request.resource == "nodes" {
             let carried_out = if let Fault::Latency(after) = &fault { *after } else { Duration::ZERO };
@@ -151,8 +179,16 @@ impl Faults for Weather {
 }
 
 impl Inner {
+    /// Whether another controller writes before each patch, and before this one.
+    fn is_second(&mut self) -> (bool, bool) {
+        (self.always_second, self.chance.once_in(self.api.second))
+    }
+
     fn draw(&mut self, request: &RequestInfo, writes: bool) -> Fault {
         if self.cut_off.contains(&request.user_agent) {
+            return Fault::unavailable();
+        }
+        if self.watches_refused && request.verb == "watch" {
             return Fault::unavailable();
         }
         if self.services_forbidden && request.resource == "services" && matches!(request.verb, "list" | "watch") {

@@ -16,6 +16,9 @@ const SECOND_STEP: Duration = Duration::from_secs(14);
 const REFUSED: Duration = Duration::from_secs(200);
 /// How soon after a rotation everything that was denied has been tried again.
 const ROTATED: Duration = Duration::from_secs(80);
+/// How long another controller writes before each patch of ours: longer than two periods of the
+/// budget.
+const CONTESTED: Duration = Duration::from_mins(4);
 /// So many machines that the breaker's percentage and its rule for small clusters differ.
 const MACHINES: usize = 7;
 /// The breaker lets no more machines go by its rule for small clusters.
@@ -37,6 +40,7 @@ impl Day {
             Epilogue::Rotation => self.rotation_ends_denials(&cloud).await,
             Epilogue::ScaleIn => self.machines_go(&cloud).await,
             Epilogue::LostDeletions => self.machines_go_one_by_one(&cloud).await,
+            Epilogue::Conflicts => self.another_controller_is_first(&cloud).await,
             Epilogue::LateProvider => self.a_provider_is_late().await,
         }
     }
@@ -63,6 +67,17 @@ impl Day {
         self.pass(REFUSED).await;
         cloud.rotate_token();
         told(self.becomes_well(ROTATED, Self::differences).await, "although the credential is rotated")
+    }
+
+    /// The budget of requests limits how often a patch is tried again.
+    async fn another_controller_is_first(&mut self, cloud: &Arc<Cloud>) -> Vec<String> {
+        self.site.story.tell("calm", "another controller writes before each patch of a Service or a node");
+        self.site.referee.operation();
+        self.weather.be_always_second(true);
+        self.people.act_on(cloud).await;
+        self.pass(CONTESTED).await;
+        self.weather.be_always_second(false);
+        told(self.becomes_well(PROMPT, Self::differences).await, "although no other controller writes")
     }
 
     /// The provider finds all other machines, and most are left: the breaker lets these go, though
