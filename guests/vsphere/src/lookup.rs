@@ -8,7 +8,7 @@ mod page;
 mod roster;
 mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use skysail_guest_sdk::Result;
 
@@ -17,9 +17,9 @@ pub(crate) use self::wanted::{Key, Wanted};
 use self::{page::Page, roster::Roster};
 use crate::vim::{Entity, Machine, Ref};
 
-/// Look-ups one by one in one call, over all datacenters: each takes up to three requests, and a
-/// call may make 64.
-const LOOKED_UP_MAX: usize = 16;
+/// Look-ups one by one in one call, over all datacenters: each takes up to [`wanted::QUERIES_MAX`]
+/// requests, and a call may make 64.
+const LOOKED_UP_MAX: usize = 12;
 
 /// A key of vCenter's search index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +88,11 @@ pub(crate) fn find<C: Cloud>(
             Ok(Vec::new())
         });
     }
+    let mut lists = vec![None; clouds.len()];
     let singly = (LOOKED_UP_MAX / places.max(1)).max(1);
     if page.open().len() > singly {
-        for (number, cloud) in clouds.iter().enumerate() {
-            page.ask(number, |page| read_listed(cloud, page, paths)); // (client)
+        for ((number, cloud), list) in clouds.iter().enumerate().zip(&mut lists) {
+            page.ask(number, |page| read_listed(cloud, page, list, paths)); // (client)
         }
         page.choose_proven(); // (pure)
         page.postpone(singly, turn); // (pure)
@@ -100,9 +101,9 @@ pub(crate) fn find<C: Cloud>(
         page.ask(number, |page| read_searched(cloud, page, paths)); // (client)
     }
     page.choose_proven(); // (pure)
-    for (number, cloud) in clouds.iter().enumerate() {
+    for ((number, cloud), list) in clouds.iter().enumerate().zip(lists) {
         if page.has_absent() {
-            page.ask(number, |_| check_evidence(cloud).map(|()| Vec::new())); // (client)
+            page.ask(number, |page| check_evidence(cloud, list, &page.found_in(cloud.name())).map(|()| Vec::new())); // (client)
         }
     }
     let found = page.finish()?; // (pure)
@@ -133,12 +134,17 @@ fn read_known<C: Cloud>(cloud: &C, index: &mut Index, page: &Page<'_>, paths: &[
     Ok(machines)
 }
 
-/// The machines that the list of all machines has for the open nodes.
-fn read_listed<C: Cloud>(cloud: &C, page: &Page<'_>, paths: &[&str]) -> Result<Vec<Machine>> {
+/// The machines that the list of all machines has for the open nodes. `list` becomes that list.
+fn read_listed<C: Cloud>(
+    cloud: &C,
+    page: &Page<'_>,
+    list: &mut Option<Vec<Machine>>,
+    paths: &[&str],
+) -> Result<Vec<Machine>> {
     let by_name = page.open().iter().any(|wanted| matches!(wanted.key, Key::Name(_)));
     let name: &[&[&str]] = if by_name { &[Machine::HOST_NAME, Machine::ADDRESS] } else { &[] };
-    let listed = cloud.list(&[&[Machine::IDENTITY], name].concat().concat())?;
-    let (open, roster) = (page.open(), Roster::new(&listed));
+    let listed = list.insert(cloud.list(&[&[Machine::IDENTITY], name].concat().concat())?);
+    let (open, roster) = (page.open(), Roster::new(listed));
     let ids = distinct(open.iter().flat_map(|wanted| wanted.candidates(&roster)).map(|machine| machine.id.clone()));
     if ids.is_empty() { Ok(Vec::new()) } else { cloud.read(&ids, paths) }
 }
@@ -172,13 +178,16 @@ fn with_uuid_of_query(mut machine: Machine, queries: &[Query<'_>], found: &[Vec<
     machine
 }
 
-/// An account that may not read a machine does not find it, and the machine would look gone.
-fn check_evidence<C: Cloud>(cloud: &C) -> Result<()> {
-    evidence::check(cloud.name(), &cloud.containers()?, &cloud.roles()?)
+/// An account that may not read a machine does not find it, and a machine without a UUID is found
+/// by none: either would look gone. `list` is the list of all machines, if this call has read it.
+fn check_evidence<C: Cloud>(cloud: &C, list: Option<Vec<Machine>>, found: &BTreeSet<&str>) -> Result<()> {
+    evidence::check(cloud.name(), &cloud.containers()?, &cloud.roles()?)?;
+    let machines = list.map_or_else(|| cloud.list(Machine::IDENTITY), Ok)?;
+    evidence::check_uuids(cloud.name(), &machines, found)
 }
 
 fn distinct(ids: impl Iterator<Item = String>) -> Vec<String> {
-    ids.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    ids.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

@@ -10,8 +10,12 @@ use crate::{
     zones::Known,
 };
 
-/// How long an ID of a machine is used without a search. Each use checks the machine's UUID.
+/// How long the IDs of machines are kept after the last call. Each use of an ID checks the UUID of
+/// the machine.
 const INDEX_TTL: Duration = Duration::from_hours(1);
+/// IDs that have not changed are written again after this time, before the cache forgets them:
+/// while a vCenter fails, the machines of the others are found by their IDs alone.
+const INDEX_RENEWED: Duration = Duration::from_mins(30);
 /// How long a zone and the names of tags are used.
 const ZONES_TTL: Duration = Duration::from_mins(10);
 /// How long a turn is remembered: longer than the time between two calls.
@@ -33,8 +37,10 @@ pub(crate) fn machines(origin: &str) -> Index {
 
 /// Keeps what this call has changed; other calls change other machines at the same time.
 pub(crate) fn keep_machines(origin: &str, before: &Index, after: &Index) {
-    let change = Change::between(before, after);
-    if change != Change::default() {
+    let (change, renewed) = (Change::between(before, after), renewed_key(origin));
+    let is_due = || !after.is_empty() && cache::get::<bool>(&renewed).is_none();
+    if change != Change::default() || is_due() {
+        cache::set(&renewed, &true, INDEX_RENEWED);
         cache::update(&machines_key(origin), INDEX_TTL, |present: Option<Index>| {
             change.applied(present.unwrap_or_default())
         });
@@ -84,6 +90,10 @@ impl Change {
 
 fn machines_key(origin: &str) -> String {
     format!("machines {origin}")
+}
+
+fn renewed_key(origin: &str) -> String {
+    format!("renewed {origin}")
 }
 
 fn turn_key(detail: Detail, first: &str) -> String {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use skysail_guest_sdk::{Error, Result};
 
-use crate::vim::{Entity, Ref};
+use crate::vim::{Entity, Machine, Ref};
 
 /// The built-in roles of an account that may read nothing: no access, anonymous, view.
 const ROLES_WITHOUT_READ: [i64; 3] = [-5, -4, -3];
@@ -36,6 +36,22 @@ pub(super) fn check(vcenter: &str, places: &[Ref], above: &[Entity]) -> Result<(
         Some((why, remedy)) => {
             Err(Error::Denied(format!("{vcenter}: {why}, so it is unknown which machines are gone; {remedy}")))
         }
+    }
+}
+
+/// Checks that each machine has a UUID, except the machines that this call has found by their IDs.
+///
+/// # Errors
+///
+/// `unavailable` where one has none: it may be the machine of any node.
+pub(super) fn check_uuids(vcenter: &str, machines: &[Machine], found: &BTreeSet<&str>) -> Result<()> {
+    let is_unknown = |machine: &&Machine| machine.uuid.is_empty() && !found.contains(machine.id.as_str());
+    match machines.iter().find(is_unknown) {
+        None => Ok(()),
+        Some(Machine { id, .. }) => Err(Error::Unavailable(format!(
+            "{vcenter}: machine {id} has no UUID that can be read, so it is unknown which machines are gone; make its \
+             datastore available, or remove the machine from the inventory"
+        ))),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The nodes of one call, and what is known of each.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use skysail_guest_sdk::{Error, Result};
 
@@ -51,6 +53,16 @@ impl<'w> Page<'w> {
     /// Whether some machine would be reported as gone.
     pub(super) fn has_absent(&self) -> bool {
         self.open().iter().any(|wanted| matches!(wanted.key, Key::Id(_)))
+    }
+
+    /// The IDs of the machines that were chosen in the vCenter of this name.
+    pub(super) fn found_in(&self, vcenter: &str) -> BTreeSet<&str> {
+        let is_there = |found: &&Found| self.vcenters.get(found.vcenter) == Some(&vcenter);
+        let chosen = self.nodes.iter().filter_map(|(_, state)| match state {
+            State::Done(Ok(found)) => Some(&**found),
+            State::Done(Err(_)) | State::Open(_) | State::Later => None,
+        });
+        chosen.filter(is_there).map(|found| found.machine.id.as_str()).collect()
     }
 
     /// Asks a vCenter for machines of the open nodes, unless it has failed or nothing is open.

@@ -92,7 +92,7 @@ fn a_deleted_machine_is_gone_after_a_search_in_both_byte_orders() {
         matches!(&found[1], Err(Error::NotFound(text)) if text.contains("42000000-1111-2222-3333-000000000002")),
         "{found:?}"
     );
-    assert_eq!(cloud.requests(), ["read 2", "search 1", "search 1", "roles"]);
+    assert_eq!(cloud.requests(), ["read 2", "search 1", "search 1", "roles", "list"]);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn many_missing_machines_are_looked_up_a_few_in_each_call() {
     let gone = found.iter().filter(|found| matches!(found, Err(Error::NotFound(_)))).count();
     let later = found.iter().filter(|found| matches!(found, Err(Error::Unavailable(_)))).count();
     assert_eq!((gone, later), (LOOKED_UP_MAX, 40 - LOOKED_UP_MAX));
-    assert_eq!(cloud.requests(), ["list", "search 16", "search 16", "roles"]);
+    assert_eq!(cloud.requests(), ["list", "search 12", "search 12", "roles"]);
 }
 
 /// The manager deletes a node after two passes in a row that report the machine as gone.
@@ -260,6 +260,26 @@ fn a_machine_whose_uuid_cannot_be_read_exists() {
     let mut index = Index::from([(uuid(1), "vm-1".to_owned())]);
     assert_eq!(ids(&ask(&cloud, &mut index, &[node(1)])), ["vm-1"]);
     assert_eq!(index.len(), 1);
+}
+
+/// The machine's files are out of reach, and the cache has forgotten the machine's ID.
+#[test]
+fn while_a_machine_without_a_uuid_is_listed_no_machine_is_gone() {
+    let unreadable = Machine { uuid: String::new(), host_name: String::new(), ..machine(1) };
+    // Looked up one by one, and in the list.
+    for count in [1, 20] {
+        let cloud = FakeVcenter::new(vec![unreadable.clone()]);
+        let wanted: Vec<_> = (1..=count).map(node).collect();
+        let error = ask_all(&[cloud], &mut [Index::new()], &wanted).unwrap_err();
+        assert!(
+            matches!(&error, Error::Unavailable(text) if text.contains("vm-1") && text.contains("datastore")),
+            "{error:?}"
+        );
+    }
+    // The cache knows whose it is.
+    let (cloud, mut index) = (FakeVcenter::new(vec![unreadable]), Index::from([(uuid(1), "vm-1".to_owned())]));
+    let found = ask(&cloud, &mut index, &[node(1), node(2)]);
+    assert!(matches!(found.as_slice(), [Ok(_), Err(Error::NotFound(_))]), "{found:?}");
 }
 
 #[test]
