@@ -63,6 +63,17 @@ impl Error {
         }
     }
 
+    /// `unavailable` instead of `not-found`: for a request that asks for no single object, such as a
+    /// list, and for one whose object was there a moment ago. A gateway, a wrong endpoint or a
+    /// change at the same time answers 404, too, and the host may delete what is `not-found`.
+    #[must_use]
+    pub fn never_gone(self) -> Self {
+        match self {
+            Self::NotFound(message) => Self::Unavailable(message),
+            error => error,
+        }
+    }
+
     /// Whether the requested object certainly does not exist.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
@@ -110,6 +121,12 @@ mod tests {
         let error = Error::retry_after(Duration::from_secs(2), "busy").context("cannot create an address");
         assert_eq!(error.message(), "cannot create an address: busy");
         assert!(matches!(error, Error::RetryAfter(retry) if retry.after_ms == 2_000));
+    }
+
+    #[test]
+    fn a_list_that_does_not_exist_says_nothing_about_its_entries() {
+        assert_eq!(Error::NotFound("list".to_owned()).never_gone(), Error::Unavailable("list".to_owned()));
+        assert_eq!(Error::Denied("list".to_owned()).never_gone(), Error::Denied("list".to_owned()));
     }
 
     #[test]

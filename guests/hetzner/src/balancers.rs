@@ -82,7 +82,7 @@ impl<H: Host> Task<'_, H> {
             Some(balancer) => balancer,
             None => self.create(&wanted, network)?,
         };
-        let balancer = self.converge(&wanted, network, balancer, &mut warnings).map_err(never_gone)?;
+        let balancer = self.converge(&wanted, network, balancer, &mut warnings).map_err(Error::never_gone)?;
         Ok(Done { value: wanted.front.status(&balancer), warnings })
     }
 
@@ -198,12 +198,12 @@ impl<H: Host> Task<'_, H> {
             "uniqueness_error" => {
                 Error::retry_after(AGAIN, format!("load balancer {name:?} exists and is in no list yet"))
             }
-            _ => never_gone(refusal.error),
+            _ => refusal.error.never_gone(),
         })?;
         if let Some(action) = &created.action {
             self.cloud.ended(&self.owner.uid, action)?;
         }
-        self.cloud.balancer(created.object.id).map_err(never_gone)
+        self.cloud.balancer(created.object.id).map_err(Error::never_gone)
     }
 
     /// Makes the missing changes; the load balancer as the cloud has it.
@@ -368,14 +368,6 @@ pub(crate) fn delete_owned<H: Host>(
         certificates::delete(cloud, &owner)?;
     }
     Ok(warnings)
-}
-
-/// What is absent was there when the call began; the next call looks again.
-pub(crate) fn never_gone(error: Error) -> Error {
-    match error {
-        Error::NotFound(message) => Error::Unavailable(message),
-        error => error,
-    }
 }
 
 #[cfg(test)]

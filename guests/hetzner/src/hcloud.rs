@@ -258,7 +258,7 @@ impl<H: Host> Hcloud<H> {
     /// The object with this name.
     pub(crate) fn named<T: DeserializeOwned>(&self, collection: &str, name: &str) -> Result<Option<T>> {
         let call = Call::new("GET", [collection]).query("name", name);
-        let page: Page<T> = self.host.send(call).map_err(never_gone)?;
+        let page: Page<T> = self.host.send(call).map_err(|refusal| refusal.error.never_gone())?;
         Ok(page.entries.into_iter().next())
     }
 
@@ -279,7 +279,7 @@ impl<H: Host> Hcloud<H> {
             } else {
                 read = 0;
             }
-            let Page { entries, meta } = self.host.send(call).map_err(never_gone)?;
+            let Page { entries, meta } = self.host.send(call).map_err(|refusal| refusal.error.never_gone())?;
             read += entries.len();
             let next = meta.pagination.next_page.map(|page| page.to_string());
             Ok((entries, next, meta.pagination.total_entries.unwrap_or(read)))
@@ -296,12 +296,4 @@ pub(crate) fn server_id(text: &str) -> Result<u64> {
 
 fn action_key(owner: &str) -> String {
     format!("action/{owner}")
-}
-
-/// A list that the cloud does not find is a wrong endpoint and not an empty list.
-fn never_gone(refusal: Refusal) -> Error {
-    match refusal.error {
-        Error::NotFound(message) => Error::Unavailable(message),
-        error => error,
-    }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use skysail_guest_sdk::{Error, Result};
 
 use crate::{
-    balancers::{LOAD_BALANCERS, Task, never_gone},
+    balancers::{LOAD_BALANCERS, Task},
     hcloud::Host,
     plan::{Wanted, Warnings, left_out},
     wire::{Id, LoadBalancer, Target},
@@ -101,7 +101,7 @@ pub(crate) fn change<H: Host>(
     }
     if !absent.is_empty() {
         // The load balancer may be what is absent.
-        task.cloud.balancer(balancer.id).map_err(never_gone)?;
+        task.cloud.balancer(balancer.id).map_err(Error::never_gone)?;
         warnings.push(("TargetAbsent", left_out(&absent, "their servers do not exist; delete the nodes")));
     }
     Ok(())

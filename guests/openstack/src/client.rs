@@ -18,7 +18,7 @@ use skysail_guest_sdk::{
 use crate::{
     catalog,
     features::Version,
-    meaning::{meaning, never_gone},
+    meaning::meaning,
     routing::Extensions,
     settings::{APIS, Api, Settings},
     wire::{Catalog, Content, Listed, Versions, one},
@@ -132,7 +132,11 @@ pub(crate) trait Cloud {
     /// All entries of several lists; the first pages are read in parallel.
     fn lists<T: Listed>(&self, calls: Vec<Call>) -> Vec<Result<Vec<T>>> {
         let first = self.send_all(calls.clone());
-        calls.into_iter().zip(first).map(|(call, answer)| self.rest(&call, answer.map_err(never_gone)?)).collect()
+        calls
+            .into_iter()
+            .zip(first)
+            .map(|(call, answer)| self.rest(&call, answer.map_err(Error::never_gone)?))
+            .collect()
     }
 
     /// The entries of the first page, and those of the pages after it.
@@ -152,7 +156,7 @@ pub(crate) trait Cloud {
             if marker == last {
                 return Err(Error::Unavailable(format!("{}: the list does not end", tried(call))));
             }
-            body = self.send(call.clone().query("marker", &marker)).map_err(never_gone)?;
+            body = self.send(call.clone().query("marker", &marker)).map_err(Error::never_gone)?;
             last = marker;
         }
         Err(Error::Unavailable(format!("{}: the list does not end after {PAGES_MAX} pages", tried(call))))
@@ -235,7 +239,7 @@ impl<'a> OpenStack<'a> {
             return Ok(known.value);
         }
         self.sent.set(self.sent.get() + 1);
-        let found = Discovered { by, value: fetch().map_err(never_gone)? };
+        let found = Discovered { by, value: fetch().map_err(Error::never_gone)? };
         cache::set(key, &found, DISCOVERY_TTL);
         Ok(found.value)
     }

@@ -13,7 +13,6 @@ use crate::{
     SCHEME,
     client::{Call, Cloud},
     distinct,
-    meaning::never_gone,
     settings::{Api, Settings},
     wire::{self, Network, Port, Server},
 };
@@ -208,7 +207,7 @@ fn looked_up(key: &By, answer: Result<Vec<u8>>) -> Result<Option<Server>> {
             Err(error) => Err(error),
         },
         By::Name(name) => {
-            let servers: Vec<Server> = wire::one(&answer.map_err(never_gone)?)?;
+            let servers: Vec<Server> = wire::one(&answer.map_err(Error::never_gone)?)?;
             only(name, servers.iter())
         }
     }

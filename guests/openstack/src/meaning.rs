@@ -68,17 +68,11 @@ fn names_absent_object(body: &[u8]) -> bool {
     nova || neutron.is_some_and(|kind| kind != "HTTPNotFound") || octavia || barbican
 }
 
-/// The error of a request that asks for no single object, or of a deletion of several: it never
-/// says that an object is gone.
-pub(crate) fn never_gone(error: Error) -> Error {
-    if error.is_not_found() { Error::Unavailable(error.message().to_owned()) } else { error }
-}
-
 #[cfg(test)]
 mod tests {
     use skysail_guest_sdk::Error;
 
-    use super::{meant, never_gone};
+    use super::meant;
 
     #[test]
     fn an_object_is_gone_only_in_the_words_of_its_service() {
@@ -102,11 +96,5 @@ mod tests {
         ] {
             assert!(matches!(answer(said), Error::Unavailable(text) if text.contains("endpoint")), "{said}");
         }
-    }
-
-    #[test]
-    fn a_list_that_does_not_exist_says_nothing_about_its_entries() {
-        assert_eq!(never_gone(Error::NotFound("list".to_owned())), Error::Unavailable("list".to_owned()));
-        assert_eq!(never_gone(Error::Denied("list".to_owned())), Error::Denied("list".to_owned()));
     }
 }

@@ -22,7 +22,6 @@ pub(crate) use self::inventory::{delete_owned, list_owned};
 use crate::{
     client::{Call, Cloud, REQUESTS_MAX},
     features::Features,
-    meaning::never_gone,
     names::{self, PREFIX},
     plan::{self, Member, MemberSubnet, Plan},
     settings::{Api, Settings},
@@ -121,7 +120,7 @@ impl<C: Cloud> Task<'_, C> {
     ///
     /// Never `not-found`: an object that the load balancer needs is absent, not the load balancer.
     pub(crate) fn ensure(&self, nodes: &NodeSet) -> Result<Done<LoadBalancerStatus>> {
-        self.ensure_all(nodes).map_err(never_gone)
+        self.ensure_all(nodes).map_err(Error::never_gone)
     }
 
     fn ensure_all(&self, nodes: &NodeSet) -> Result<Done<LoadBalancerStatus>> {

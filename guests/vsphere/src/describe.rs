@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use skysail_guest_sdk::{Detail, Error, Instance, NodeSet, Result, config};
 
 use crate::{
-    lookup::{self, Found, Index, Wanted, never_gone},
+    lookup::{self, Found, Index, Wanted},
     machines, memory,
     settings::{self, Labels, Settings},
     vcenter::Vcenter,
@@ -119,7 +119,7 @@ fn places(settings: &Settings, clouds: &[Vcenter<'_>], labels: &Labels, found: &
                 );
             }
             Err(error) => {
-                let error = never_gone(error);
+                let error = error.never_gone();
                 all.extend(machines.iter().map(|machine| ((number, machine.id.clone()), Err(error.clone()))));
             }
         }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skysail_guest_sdk::Result;
 
-pub(crate) use self::page::{Turn, never_gone};
+pub(crate) use self::page::Turn;
 pub(crate) use self::wanted::{Key, Wanted};
 use self::{page::Page, roster::Roster};
 use crate::vim::{Entity, Machine, Ref};

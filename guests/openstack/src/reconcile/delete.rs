@@ -5,7 +5,6 @@ use skysail_guest_sdk::{Absent as _, Error, Result};
 use super::{DELETE_WAIT, State, Task, listeners::is_ours, named, pending};
 use crate::{
     client::{Call, Cloud},
-    meaning::never_gone,
     names::{self, PREFIX},
     plan,
     settings::Api,
@@ -19,7 +18,7 @@ impl<C: Cloud> Task<'_, C> {
     ///
     /// Never `not-found`, which the host takes for a finished deletion.
     pub(crate) fn ensure_deleted(&self) -> Result<()> {
-        self.delete_all().map_err(never_gone)
+        self.delete_all().map_err(Error::never_gone)
     }
 
     fn delete_all(&self) -> Result<()> {

@@ -5,9 +5,7 @@ use skysail_guest_sdk::{Error, Owned, Result};
 use super::{State, Task, delete};
 use crate::{
     client::{Call, Cloud},
-    distinct,
-    meaning::never_gone,
-    names,
+    distinct, names,
     settings::Api,
     wire::LoadBalancer,
 };
@@ -39,7 +37,7 @@ pub(crate) fn delete_owned<C: Cloud>(task: &Task<'_, C>, name: &str) -> Result<(
     let deleted = delete::delete_named(task, name);
     // Not only after the last call: a load balancer that is being deleted is not listed any more.
     if matches!(deleted, Ok(()) | Err(Error::RetryAfter(_))) {
-        task.forget_security_groups_of(namespace, service).map_err(never_gone)?;
+        task.forget_security_groups_of(namespace, service).map_err(Error::never_gone)?;
     }
-    deleted.map_err(never_gone)
+    deleted.map_err(Error::never_gone)
 }

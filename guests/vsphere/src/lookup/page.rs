@@ -74,7 +74,8 @@ impl<'w> Page<'w> {
             Ok(machines) => self.take(vcenter, &machines),
             Err(error) => {
                 if let Some(failed) = self.failed.get_mut(vcenter) {
-                    *failed = Some(never_gone(error));
+                    // A gateway whose vCenter is away answers 404, too.
+                    *failed = Some(error.never_gone());
                 }
             }
         }
@@ -164,14 +165,6 @@ impl<'w> Page<'w> {
             ))),
         };
         Ok(nodes.into_iter().map(answer).collect())
-    }
-}
-
-/// An answer that the API itself is not there, as of a gateway, says nothing about a machine.
-pub(crate) fn never_gone(error: Error) -> Error {
-    match error {
-        Error::NotFound(why) => Error::Unavailable(format!("the vCenter's API is not found: {why}")),
-        error => error,
     }
 }
 
