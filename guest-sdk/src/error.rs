@@ -63,8 +63,8 @@ impl Error {
         }
     }
 
-    /// `unavailable` instead of `not-found`: for a request that asks for no single object, such as a
-    /// list, and for one whose object was there a moment ago. A gateway, a wrong endpoint or a
+    /// `unavailable` instead of `not-found`: for a request that asks for no single object, such as
+    /// a list, and for one whose object was there a moment ago. A gateway, a wrong endpoint or a
     /// change at the same time answers 404, too, and the host may delete what is `not-found`.
     #[must_use]
     pub fn never_gone(self) -> Self {

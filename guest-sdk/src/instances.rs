@@ -3,13 +3,48 @@
 
 use std::collections::HashMap;
 
-use crate::{Error, Instance, NodeSet, Result, provider_id};
+use crate::{Error, Instance, NodeSet, Result, clock, provider_id};
 
 /// Machines of one page of nodes that are looked up one by one because the list lacks them.
 ///
 /// Each look-up is a request, and all of them have to end within the limits `httpRequests` (64 by
 /// default) and `deadlineMs`; the host asks again about the nodes beyond this number.
 pub const CONFIRMED_MAX: usize = 20;
+
+/// How long the same nodes have the turn. The host deletes a node only after several calls in a row
+/// that report its machine as gone, by default after two, 5 s apart.
+const TURN_MS: u64 = 600_000;
+
+/// Which nodes are looked up, of more than one call can look up. All have the turn one after the
+/// other, so that machines which stay missing do not keep others from being reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn(u64);
+
+impl Turn {
+    /// The present turn, which lasts until the clock shows a multiple of ten minutes.
+    #[must_use]
+    #[track_caller]
+    pub fn now() -> Self {
+        Self(clock::now_ms() / TURN_MS)
+    }
+
+    /// The turn of this number, for tests.
+    #[must_use]
+    pub const fn of(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Orders the nodes by name; if there are more than `max`, the `max` nodes with the turn come
+    /// first.
+    pub fn order<T>(self, nodes: &mut [T], max: usize, name: impl Fn(&T) -> &str) {
+        nodes.sort_by(|one, other| name(one).cmp(name(other)));
+        if nodes.len() > max {
+            let (len, max) = (nodes.len() as u64, max as u64);
+            let passed = (self.0 % len) * (max % len) % len;
+            nodes.rotate_left(usize::try_from(passed).unwrap_or_default());
+        }
+    }
+}
 
 /// A machine in the cloud's list.
 pub trait Machine: Sized {
@@ -50,35 +85,48 @@ pub enum By<'a> {
 /// [`CONFIRMED_MAX`] that the list lacks.
 #[must_use]
 pub fn describe<M: Machine>(scheme: &str, machines: &[M], nodes: &NodeSet) -> Vec<Result<Instance>> {
+    describe_in(Turn::now, scheme, machines, nodes)
+}
+
+fn describe_in<M: Machine>(
+    turn: impl FnOnce() -> Turn,
+    scheme: &str,
+    machines: &[M],
+    nodes: &NodeSet,
+) -> Vec<Result<Instance>> {
     let ids: HashMap<_, _> = machines.iter().map(|machine| (machine.id(), machine)).collect();
     let names: HashMap<_, _> = machines.iter().map(|machine| (machine.name(), machine)).collect();
-    let mut looked_up = 0;
-    let columns = nodes.names().into_iter().zip(nodes.provider_ids());
-    let describe = |(name, id): (String, Option<String>)| {
+    let columns: Vec<_> = nodes.names().into_iter().zip(nodes.provider_ids()).collect();
+    let listed = |(name, id): &(String, Option<String>)| {
         let id = id.as_deref().map(|id| provider_id::parse(scheme, id)).transpose()?;
-        let by = id.map_or(By::Name(&name), By::Id);
-        let listed = match by {
-            By::Id(id) => ids.get(id),
-            By::Name(name) => names.get(name),
-        };
-        if let Some(machine) = listed {
-            return Ok(machine.instance());
-        }
-        looked_up += 1;
-        if looked_up > CONFIRMED_MAX {
-            return Err(Error::Unavailable(format!(
-                "the cloud's list lacks the machine of node {name} and {CONFIRMED_MAX} others of this call, which were looked up \
-                 first; the next call looks up more"
-            )));
-        }
-        M::look_up(by).map(|machine| machine.instance())
+        Ok(id.map_or_else(|| names.get(name.as_str()), |id| ids.get(id)).map(|machine| machine.instance()))
     };
-    columns.map(describe).collect()
+    let mut answers: Vec<Result<Option<Instance>>> = columns.iter().map(listed).collect();
+    let lacking = answers.iter_mut().zip(&columns).filter(|(answer, _)| matches!(answer, Ok(None)));
+    let mut lacking: Vec<_> = lacking.collect();
+    if lacking.len() > CONFIRMED_MAX {
+        turn().order(&mut lacking, CONFIRMED_MAX, |(_, (name, _))| name);
+    }
+    for (place, (answer, (name, id))) in lacking.into_iter().enumerate() {
+        let id = id.as_deref().and_then(|id| provider_id::parse(scheme, id).ok());
+        *answer = if place < CONFIRMED_MAX {
+            M::look_up(id.map_or(By::Name(name), By::Id)).map(|machine| Some(machine.instance()))
+        } else {
+            Err(Error::Unavailable(format!(
+                "the cloud's list lacks the machine of node {name} and those of other nodes, of which {CONFIRMED_MAX} \
+                 are looked up first; a later call looks up this one"
+            )))
+        };
+    }
+    let missing = || Err(Error::Internal("the machine was not looked up".to_owned()));
+    answers.into_iter().map(|answer| answer?.map_or_else(missing, Ok)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{By, CONFIRMED_MAX, Machine, describe};
+    use std::collections::BTreeSet;
+
+    use super::{By, CONFIRMED_MAX, Machine, Turn, describe, describe_in};
     use crate::{Error, Instance, Node, NodeSet, Result};
 
     struct Server(&'static str, &'static str);
@@ -133,13 +181,38 @@ mod tests {
     }
 
     /// An empty list, from a cloud that forgot all machines or a token of another project, costs no
-    /// request for each node.
+    /// request for each node. Machines that stay missing do not keep others from being reported.
     #[test]
-    fn look_ups_of_one_page_have_a_bound() {
-        let nodes = NodeSet::of((0..100).map(|n| node(&format!("node-{n:03}"), None)).collect());
-        let answers = describe::<Server>("example", &[], &nodes);
-        let gone = answers.iter().filter(|answer| matches!(answer, Err(Error::NotFound(_)))).count();
-        let later = answers.iter().filter(|answer| matches!(answer, Err(Error::Unavailable(_)))).count();
-        assert_eq!((gone, later), (CONFIRMED_MAX, 100 - CONFIRMED_MAX));
+    fn look_ups_of_one_page_have_a_bound_and_all_nodes_have_the_turn() {
+        let nodes = NodeSet::of((0..100).rev().map(|n| node(&format!("node-{n:03}"), None)).collect());
+        let mut seen = BTreeSet::new();
+        for turn in 7..12 {
+            let answers = describe_in::<Server>(|| Turn::of(turn), "example", &[], &nodes);
+            let gone = |answer: &Result<Instance>| matches!(answer, Err(Error::NotFound(_)));
+            assert!(answers.iter().all(|answer| gone(answer) || matches!(answer, Err(Error::Unavailable(_)))));
+            let gone: Vec<_> = (0..100).filter(|place| answers.get(*place).is_some_and(gone)).collect();
+            assert_eq!(gone.len(), CONFIRMED_MAX);
+            seen.extend(gone);
+        }
+        assert_eq!(seen.len(), 100);
+    }
+
+    #[test]
+    fn a_turn_orders_few_nodes_by_name_and_never_leaves_one_out() {
+        for (count, max) in [(0, 20), (1, 20), (20, 20), (21, 20), (40, 12), (7, 1), (3, 0)] {
+            let names: Vec<String> = (0..count).map(|n| format!("{n:03}")).collect();
+            let mut first = BTreeSet::new();
+            for turn in [0, 1, 2].into_iter().chain(u64::MAX - 60..=u64::MAX) {
+                let mut ordered: Vec<&str> = names.iter().rev().map(String::as_str).collect();
+                Turn::of(turn).order(&mut ordered, max, |name| name);
+                first.extend(ordered.iter().take(max).map(|name| (*name).to_owned()));
+                if count <= max {
+                    assert_eq!(ordered, names);
+                }
+                ordered.sort_unstable();
+                assert_eq!(ordered, names);
+            }
+            assert_eq!(first.len(), if max == 0 { 0 } else { count }, "{count} of which {max}");
+        }
     }
 }

@@ -29,7 +29,7 @@ mod wire;
 
 use skysail_guest_sdk::{
     Detail, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers, NewRoute,
-    NodeSet, Owned, Problem, Result, Route, Routes, Service, events, provider,
+    NodeSet, Owned, Problem, Result, Route, Routes, Service, events, instances::Turn, provider,
 };
 
 use self::{
@@ -69,7 +69,7 @@ impl Identity for Provider {
 impl Instances for Provider {
     fn describe(nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
         let settings = settings::load()?;
-        machines::describe(&Aws::new(&settings), &settings, nodes, detail)
+        machines::describe(&Aws::new(&settings), &settings, nodes, detail, Turn::now())
     }
 }
 

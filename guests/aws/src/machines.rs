@@ -5,7 +5,9 @@ mod labels;
 use std::collections::{BTreeSet, HashMap};
 
 use skysail_guest_sdk::{
-    AddressKind, Detail, Error, Instance, NodeAddress, NodeSet, Result, instances::CONFIRMED_MAX, nodes::add_address,
+    AddressKind, Detail, Error, Instance, NodeAddress, NodeSet, Result,
+    instances::{CONFIRMED_MAX, Turn},
+    nodes::add_address,
 };
 
 use crate::{
@@ -103,12 +105,13 @@ pub(crate) fn describe(
     settings: &Settings,
     nodes: &NodeSet,
     detail: Detail,
+    turn: Turn,
 ) -> Result<Vec<Result<Instance>>> {
     let tagging = settings.cluster_id.as_deref().map(|id| Tagging::new(settings, id));
     let columns: Vec<_> = nodes.names().into_iter().zip(nodes.provider_ids()).collect();
     let keys: Vec<_> = columns.iter().map(|(name, id)| Key::of(name, id.as_deref())).collect();
     let mut found = Found::ask(cloud, &keys, tagging.as_ref())?;
-    let refused = confirm(cloud, &keys, &mut found, tagging.as_ref());
+    let refused = confirm(cloud, turn, &keys, (&mut found, tagging.as_ref()));
     let machine = |key: &Result<Key>| {
         let key = key.as_ref().map_err(Clone::clone)?;
         match found.machine(key) {
@@ -139,12 +142,13 @@ impl Key {
 /// Asks for the machines that the lists lacked, each by itself; the errors by ID or name.
 fn confirm(
     cloud: &dyn Cloud,
+    turn: Turn,
     keys: &[Result<Key>],
-    found: &mut Found,
-    tagging: Option<&Tagging>,
+    (found, tagging): (&mut Found, Option<&Tagging>),
 ) -> HashMap<String, Error> {
-    let lacking: Vec<_> =
-        keys.iter().flatten().filter(|key| found.machine(key).is_none()).take(CONFIRMED_MAX).collect();
+    let mut lacking: Vec<_> = keys.iter().flatten().filter(|key| found.machine(key).is_none()).collect();
+    turn.order(&mut lacking, CONFIRMED_MAX, |key| key.lacking_text());
+    lacking.truncate(CONFIRMED_MAX);
     let asked: Vec<_> = lacking.iter().map(|key| key.lacking()).collect();
     let mut refused = HashMap::new();
     for (key, answer) in lacking.iter().zip(lookup::confirm(cloud, &asked)) {
@@ -167,7 +171,7 @@ fn confirm(
 
 fn later(key: &Key) -> Error {
     Error::Unavailable(format!(
-        "EC2's list lacks {} and {CONFIRMED_MAX} others of this call, which were looked up first; the next call looks up more",
+        "EC2's list lacks {} and other machines, of which {CONFIRMED_MAX} are looked up first; a later call looks up this one",
         key.lacking_text()
     ))
 }

@@ -22,6 +22,7 @@ mod wire;
 use skysail_guest_sdk::{
     Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers,
     NewRoute, NodeSet, Owned, Problem, Result, Route, Routes, Service, config, events, http,
+    instances::Turn,
     legacy::{Zone, Zones},
     provider,
 };
@@ -69,7 +70,7 @@ impl Instances for Provider {
     fn describe(nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
         let settings = settings()?;
         let nodes = nodes.names().into_iter().zip(nodes.provider_ids()).collect();
-        machines::describe(&OpenStack::new(&settings), &settings, nodes, detail)
+        machines::describe(&OpenStack::new(&settings), &settings, nodes, detail, Turn::now())
     }
 }
 

@@ -6,7 +6,11 @@ mod addresses;
 use std::collections::HashMap;
 
 use skysail_guest_sdk::{
-    Detail, Error, Instance, Result, instances::CONFIRMED_MAX, labels::is_label_value, legacy::Zone, provider_id,
+    Detail, Error, Instance, Result,
+    instances::{CONFIRMED_MAX, Turn},
+    labels::is_label_value,
+    legacy::Zone,
+    provider_id,
 };
 
 use crate::{
@@ -45,12 +49,13 @@ pub(crate) fn describe(
     settings: &Settings,
     nodes: Vec<(String, Option<String>)>,
     detail: Detail,
+    turn: Turn,
 ) -> Result<Vec<Result<Instance>>> {
     let keys: Vec<Result<By>> = nodes.into_iter().map(|(name, id)| key(settings, name, id)).collect();
     let servers = if keys.len() <= LOOK_UPS_MAX { Vec::new() } else { list(cloud)? };
     let known = Known::new(&servers);
     let mut found: Vec<Result<Option<Server>>> = keys.iter().map(|key| known.find(key.as_ref().ok())).collect();
-    confirm(cloud, &keys, &mut found);
+    confirm(cloud, turn, &keys, &mut found);
     let wanted: Vec<&Server> = found.iter().filter_map(|server| server.as_ref().ok()?.as_ref()).collect();
     let ports = match detail {
         Detail::State => Vec::new(),
@@ -71,7 +76,7 @@ pub(crate) fn describe(
 
 /// The zone of one node's server, by its provider ID or, without one, by its name.
 pub(crate) fn zone(cloud: &impl Cloud, settings: &Settings, name: &str, id: Option<String>) -> Result<Zone> {
-    let found = describe(cloud, settings, vec![(name.to_owned(), id)], Detail::State)?.pop();
+    let found = describe(cloud, settings, vec![(name.to_owned(), id)], Detail::State, Turn::of(0))?.pop();
     let Instance { zone, region, .. } =
         found.unwrap_or_else(|| Err(Error::Internal("one node has one description".to_owned())))?;
     Ok(Zone { failure_domain: zone, region })
@@ -101,6 +106,15 @@ fn key(settings: &Settings, name: String, id: Option<String>) -> Result<By> {
     match id.filter(|id| !id.is_empty()) {
         None => Ok(By::Name(name)),
         Some(provider_id) => Ok(By::Id { server: server_id(settings, &provider_id)?.to_owned(), provider_id }),
+    }
+}
+
+impl By {
+    fn text(&self) -> &str {
+        match self {
+            Self::Id { server, .. } => server,
+            Self::Name(name) => name,
+        }
     }
 }
 
@@ -159,16 +173,17 @@ fn only<'a>(name: &str, servers: impl Iterator<Item = &'a Server>) -> Result<Opt
 
 /// Looks up the servers that were not listed: a list in pages can lose an entry, and only a look-up
 /// says with certainty that a machine does not exist.
-fn confirm(cloud: &impl Cloud, keys: &[Result<By>], found: &mut [Result<Option<Server>>]) {
+fn confirm(cloud: &impl Cloud, turn: Turn, keys: &[Result<By>], found: &mut [Result<Option<Server>>]) {
     let absent = keys.iter().zip(found).filter_map(|(key, found)| match found {
         Ok(None) => Some((key.as_ref().ok()?, found)),
         _ => None,
     });
     let mut absent: Vec<(&By, &mut Result<Option<Server>>)> = absent.collect();
+    turn.order(&mut absent, CONFIRMED_MAX, |(key, _)| key.text());
     for (key, found) in absent.iter_mut().skip(CONFIRMED_MAX) {
         **found = Err(Error::Unavailable(format!(
-            "the list of servers lacks {} and {CONFIRMED_MAX} others of this call, which were looked up first; the \
-             next call looks up more",
+            "the list of servers lacks {} and others, of which {CONFIRMED_MAX} are looked up first; a later call looks \
+             up this one",
             name_of(key)
         )));
     }

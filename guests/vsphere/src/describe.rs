@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use skysail_guest_sdk::{Detail, Error, Instance, NodeSet, Result, config};
+use skysail_guest_sdk::{Detail, Error, Instance, NodeSet, Result, config, instances::Turn};
 
 use crate::{
     lookup::{self, Found, Index, Wanted},
@@ -68,13 +68,7 @@ fn find(
     let valid: Vec<Wanted> = wanted.iter().flatten().cloned().collect();
     let mut indexes: Vec<Index> = settings.vcenters.iter().map(|vcenter| memory::machines(&vcenter.origin)).collect();
     let before = indexes.clone();
-    let first = valid.iter().map(|wanted| wanted.node.as_str()).min().unwrap_or_default();
-    let turn_before = memory::turn(detail, first);
-    let mut turn = turn_before.clone();
-    let found = lookup::find(clouds, &mut indexes, &valid, &paths(settings, &valid, detail), &mut turn)?;
-    if turn != turn_before {
-        memory::keep_turn(detail, first, &turn);
-    }
+    let found = lookup::find(clouds, &mut indexes, &valid, &paths(settings, &valid, detail), Turn::now())?;
     for ((vcenter, before), after) in settings.vcenters.iter().zip(&before).zip(&indexes) {
         memory::keep_machines(&vcenter.origin, before, after);
     }

@@ -10,9 +10,8 @@ mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skysail_guest_sdk::Result;
+use skysail_guest_sdk::{Result, instances::Turn};
 
-pub(crate) use self::page::Turn;
 pub(crate) use self::wanted::{Key, Wanted};
 use self::{page::Page, roster::Roster};
 use crate::vim::{Entity, Machine, Ref};
@@ -74,7 +73,7 @@ pub(crate) fn find<C: Cloud>(
     indexes: &mut [Index],
     wanted: &[Wanted],
     paths: &[&str],
-    turn: &mut Turn,
+    turn: Turn,
 ) -> Result<Vec<Result<Found>>> {
     let mut page = Page::new(wanted, clouds.iter().map(Cloud::name).collect());
     for (number, (cloud, index)) in clouds.iter().zip(&mut *indexes).enumerate() {

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use skysail_guest_sdk::{Detail, cache};
+use skysail_guest_sdk::cache;
 
-use crate::{
-    lookup::{Index, Turn},
-    zones::Known,
-};
+use crate::{lookup::Index, zones::Known};
 
 /// How long the IDs of machines are kept after the last call. Each use of an ID checks the UUID of
 /// the machine.
@@ -18,8 +15,6 @@ const INDEX_TTL: Duration = Duration::from_hours(1);
 const INDEX_RENEWED: Duration = Duration::from_mins(30);
 /// How long a zone and the names of tags are used.
 const ZONES_TTL: Duration = Duration::from_mins(10);
-/// How long a turn is remembered: longer than the time between two calls.
-const TURN_TTL: Duration = Duration::from_hours(24);
 /// The most machines whose IDs are kept, of each vCenter: 350 KB of the cache, 1 MiB by default.
 const MACHINES_MAX: usize = 5_000;
 
@@ -57,16 +52,6 @@ pub(crate) fn keep_zones(origin: &str, known: &Known) {
     cache::set(&zones_key(origin), known, ZONES_TTL);
 }
 
-/// Which nodes have the turn, in the calls of one kind for the page with this first node.
-pub(crate) fn turn(detail: Detail, first: &str) -> Turn {
-    cache::get(&turn_key(detail, first)).unwrap_or_default()
-}
-
-/// Keeps which nodes have the turn.
-pub(crate) fn keep_turn(detail: Detail, first: &str, turn: &Turn) {
-    cache::set(&turn_key(detail, first), turn, TURN_TTL);
-}
-
 impl Change {
     fn between(before: &Index, after: &Index) -> Self {
         let new = after.iter().filter(|(uuid, id)| before.get(*uuid) != Some(*id));
@@ -94,10 +79,6 @@ fn machines_key(origin: &str) -> String {
 
 fn renewed_key(origin: &str) -> String {
     format!("renewed {origin}")
-}
-
-fn turn_key(detail: Detail, first: &str) -> String {
-    format!("turn {detail:?} {first}")
 }
 
 fn zones_key(origin: &str) -> String {

@@ -1,6 +1,6 @@
 //! Nodes and their machines against an EC2 in memory.
 
-use skysail_guest_sdk::{AddressKind, Detail, Error, Instance, Node, NodeAddress, NodeSet, Result};
+use skysail_guest_sdk::{AddressKind, Detail, Error, Instance, Node, NodeAddress, NodeSet, Result, instances::Turn};
 
 use super::describe;
 use crate::{
@@ -19,7 +19,7 @@ fn node(name: &str, id: Option<&str>) -> Node {
 }
 
 fn ask(aws: &FakeAws, more: &str, nodes: Vec<Node>, detail: Detail) -> Vec<Result<Instance>> {
-    describe(aws, &settings(more), &NodeSet::of(nodes), detail).unwrap()
+    describe(aws, &settings(more), &NodeSet::of(nodes), detail, Turn::of(0)).unwrap()
 }
 
 fn state(aws: &FakeAws, nodes: Vec<Node>) -> Vec<Result<Instance>> {
@@ -61,11 +61,17 @@ fn one_deleted_machine_costs_questions_by_filter_and_a_confirmation() {
 #[test]
 fn look_ups_of_one_call_have_a_bound() {
     let aws = world([]);
-    let nodes = (0..100).map(|n| node(&format!("node-{n:03}"), Some(&machine(n).id))).collect();
-    let answers = state(&aws, nodes);
-    let gone = answers.iter().filter(|answer| matches!(answer, Err(Error::NotFound(_)))).count();
-    let later = answers.iter().filter(|answer| matches!(answer, Err(Error::Unavailable(_)))).count();
-    assert_eq!((gone, later), (20, 80));
+    let nodes: Vec<_> = (0..100).map(|n| node(&format!("node-{n:03}"), Some(&machine(n).id))).collect();
+    let mut reported = [false; 100];
+    for turn in 0..5 {
+        let nodes = NodeSet::of(nodes.clone());
+        let answers = describe(&aws, &settings(""), &nodes, Detail::State, Turn::of(turn)).unwrap();
+        let gone: Vec<_> = answers.iter().map(|answer| matches!(answer, Err(Error::NotFound(_)))).collect();
+        let later = answers.iter().filter(|answer| matches!(answer, Err(Error::Unavailable(_)))).count();
+        assert_eq!((gone.iter().filter(|gone| **gone).count(), later), (20, 80));
+        reported.iter_mut().zip(gone).for_each(|(reported, gone)| *reported |= gone);
+    }
+    assert_eq!(reported, [true; 100]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which server is a machine of a node, and what its node receives.
 
 use serde_json::{Value, json};
-use skysail_guest_sdk::{AddressKind, Detail, Error, Instance, Result};
+use skysail_guest_sdk::{AddressKind, Detail, Error, Instance, Result, instances::Turn};
 
 use super::{describe, label_value, server_id, zone};
 use crate::{
@@ -20,7 +20,7 @@ fn by_id(ids: &[&str]) -> Nodes {
 }
 
 fn described(cloud: &Fake, config: &str, nodes: Nodes) -> Vec<Result<Instance>> {
-    describe(cloud, &settings(config), nodes, Detail::Metadata).unwrap()
+    describe(cloud, &settings(config), nodes, Detail::Metadata, Turn::of(0)).unwrap()
 }
 
 fn one(cloud: &Fake, config: &str) -> Instance {
@@ -107,7 +107,7 @@ fn few_nodes_are_looked_up_and_many_are_listed() {
     let all = described(&cloud, "", by_name(&names));
     assert!(all.iter().all(|instance| instance.as_ref().is_ok_and(|instance| instance.addresses.len() == 1)));
     assert_eq!(cloud.read(), 2);
-    describe(&cloud, &settings(""), by_name(&names), Detail::State).unwrap();
+    describe(&cloud, &settings(""), by_name(&names), Detail::State, Turn::of(0)).unwrap();
     assert_eq!(cloud.read(), 1, "the state needs no ports");
     cloud.page.set(100);
     assert!(described(&cloud, "", by_name(&names)).iter().all(Result::is_ok));
@@ -128,6 +128,10 @@ fn a_machine_is_gone_only_when_the_cloud_was_asked_for_it() {
     assert_eq!(count(Result::is_ok), 3);
     assert_eq!(count(|answer| matches!(answer, Err(Error::NotFound(_)))), 20);
     assert_eq!(count(|answer| matches!(answer, Err(Error::Unavailable(_)))), 17);
+    // The 17 have the next turn.
+    let later = describe(&cloud, &settings(""), by_id(&ids), Detail::State, Turn::of(1)).unwrap();
+    let is_later = |answer: &&Result<Instance>| matches!(answer, Err(Error::Unavailable(_)));
+    assert!(answers.iter().zip(&later).all(|(first, second)| !(is_later(&first) && is_later(&second))));
 }
 
 #[test]

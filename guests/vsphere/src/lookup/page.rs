@@ -2,15 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-use skysail_guest_sdk::{Error, Result};
+use skysail_guest_sdk::{Error, Result, instances::Turn};
 
 use super::{Found, Key, Wanted, roster::Roster};
 use crate::vim::Machine;
-
-/// Calls in which the same nodes are looked up one by one. The host deletes a node only after
-/// several passes in a row whose call reports the machine as gone: 2 by default.
-const CALLS_PER_TURN: u32 = 30;
 
 /// The nodes of one call.
 pub(super) struct Page<'w> {
@@ -28,15 +23,6 @@ enum State {
     /// No machine was chosen, and this call looks it up no more.
     Later,
     Done(Result<Box<Found>>),
-}
-
-/// Which nodes are looked up one by one, of more than one call can look up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Turn {
-    /// The nodes behind the node of this name, in the order of names, have the turn.
-    after: String,
-    /// The calls in which they had it.
-    calls: u32,
 }
 
 impl<'w> Page<'w> {
@@ -124,18 +110,9 @@ impl<'w> Page<'w> {
     }
 
     /// Leaves at most `count` nodes open: those that have the turn.
-    pub(super) fn postpone(&mut self, count: usize, turn: &mut Turn) {
+    pub(super) fn postpone(&mut self, count: usize, turn: Turn) {
         let mut open: Vec<_> = self.nodes.iter_mut().filter(|(_, state)| matches!(state, State::Open(_))).collect();
-        if open.len() <= count {
-            return;
-        }
-        open.sort_by(|(one, _), (other, _)| one.node.cmp(&other.node));
-        let behind = open.partition_point(|(wanted, _)| wanted.node <= turn.after);
-        open.rotate_left(behind);
-        turn.calls = turn.calls.saturating_add(1);
-        if let (true, Some((last, _))) = (turn.calls >= CALLS_PER_TURN, open.iter().take(count).next_back()) {
-            *turn = Turn { after: last.node.clone(), calls: 0 };
-        }
+        turn.order(&mut open, count, |(wanted, _)| &wanted.node);
         for (_, state) in open.into_iter().skip(count) {
             *state = State::Later;
         }
