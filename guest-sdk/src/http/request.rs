@@ -26,8 +26,8 @@ pub struct Api {
 #[derive(Clone, Debug)]
 pub struct Request {
     raw: RawRequest,
-    /// The error of a body that could not be serialized; `send` returns it, so that building needs
-    /// no `?`.
+    /// The error of an empty path segment or of a body that could not be serialized; `send` returns
+    /// it, so that building needs no `?`.
     broken: Option<String>,
     judge: Option<Judge>,
 }
@@ -62,17 +62,22 @@ impl Api {
         Self { judge: Some(judge), ..self }
     }
 
-    /// Time limit for each request; without it a request may take the remaining time of the call.
+    /// Time limit for each request, in whole milliseconds rounded up; without it, or with zero, a
+    /// request may take the remaining time of the call.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX), ..self }
+        let ms = timeout.as_nanos().div_ceil(1_000_000);
+        Self { timeout_ms: u32::try_from(ms).unwrap_or(u32::MAX), ..self }
     }
 
     /// A request for the path of these segments. Each is percent-encoded, so a segment cannot
-    /// change the path.
+    /// change the path. A request with an empty segment is not sent: with the ID of an object
+    /// missing, it would be for all objects.
     #[must_use]
     pub fn request(&self, method: &str, segments: &[&str]) -> Request {
         let mut url = self.endpoint.clone();
+        let broken = segments.iter().position(|segment| segment.is_empty());
+        let broken = broken.map(|place| format!("segment {} of the path is empty", place + 1));
         for segment in segments {
             url.push('/');
             percent_encode_segment(&mut url, segment);
@@ -86,7 +91,7 @@ impl Api {
             timeout_ms: self.timeout_ms,
             extra: Vec::new(),
         };
-        Request { raw, broken: None, judge: self.judge }
+        Request { raw, broken, judge: self.judge }
     }
 
     /// [`Api::request`] with `GET`.
@@ -152,7 +157,7 @@ impl Request {
         match serde_json::to_vec(value) {
             Ok(body) => self.body("application/json", body),
             Err(error) => {
-                self.broken = Some(format!("the body is not JSON: {error}"));
+                self.broken.get_or_insert_with(|| format!("the body is not JSON: {error}"));
                 self
             }
         }
@@ -224,8 +229,8 @@ impl Request {
         format!("{} {path}", self.raw.method)
     }
 
-    /// The request for `send-all`; a body that could not be serialized becomes a request that the
-    /// host refuses as malformed.
+    /// The request for `send-all`; a request that may not be sent becomes one that the host refuses
+    /// as malformed.
     pub(super) fn into_raw(mut self) -> RawRequest {
         if self.broken.is_some() {
             self.raw.method.clear();
@@ -266,6 +271,8 @@ fn percent_encode_segment(out: &mut String, segment: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::Api;
 
     #[test]
@@ -286,6 +293,21 @@ mod tests {
         assert_eq!(request.url(), "https://api.example.com/v2/servers/a%2Fb%3Fc%23d%20%C3%A9?tag=x%3Dy%26z&n=1");
         assert_eq!(request.raw.credential.as_deref(), Some("api"));
         assert_eq!(request.line(), "GET https://api.example.com/v2/servers/a%2Fb%3Fc%23d%20%C3%A9");
+    }
+
+    #[test]
+    fn a_request_whose_path_has_an_empty_segment_is_not_sent() {
+        let request = Api::new("https://api.example.com").delete(&["servers", ""]);
+        assert_eq!(request.broken.as_deref(), Some("segment 2 of the path is empty"));
+        assert_eq!(request.into_raw().method, "", "the host refuses it as malformed");
+        assert_eq!(Api::new("https://api.example.com").get(&[]).broken, None);
+    }
+
+    #[test]
+    fn a_time_limit_is_rounded_up_to_whole_milliseconds() {
+        for (limit, ms) in [(0, 0), (1, 1), (1_000_000, 1), (1_000_001, 2), (u64::MAX, u32::MAX)] {
+            assert_eq!(Api::new("http://x").timeout(Duration::from_nanos(limit)).timeout_ms, ms);
+        }
     }
 
     #[test]
