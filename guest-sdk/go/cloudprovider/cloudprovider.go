@@ -42,6 +42,9 @@ type Options struct {
 	// Credential names the operator's credential for a request, which the host then signs or logs in;
 	// nil or empty leaves the vendor's own Authorization.
 	Credential func(*http.Request) string
+	// SetByCredential are other headers that the credentials set, such as X-Auth-Token: those of the
+	// vendor's code are not sent with a credential.
+	SetByCredential []string
 	// Serial asks about the nodes of a call, and creates routes, one after the other: for a vendor
 	// whose code may not run in several goroutines.
 	Serial bool
@@ -69,7 +72,7 @@ func New(options Options) *Cloud {
 		return cloudprovider.GetCloudProvider(options.Registered, strings.NewReader(config))
 	}
 	sendBy(func(request *http.Request) (*http.Response, error) {
-		with := httptransport.Transport{}
+		with := httptransport.Transport{SetByCredential: options.SetByCredential}
 		if options.Credential != nil {
 			with.Credential = options.Credential(request)
 		}
@@ -156,6 +159,7 @@ func (c *Cloud) LoadBalancerName(cluster string, service *provider.Service) stri
 }
 
 func (c *Cloud) GetLoadBalancer(cluster string, service *provider.Service) (*provider.LoadBalancerStatus, error) {
+	defer settle()
 	object := c.kube.use(service)
 	balancers, err := c.balancers()
 	if err != nil {
@@ -169,6 +173,7 @@ func (c *Cloud) GetLoadBalancer(cluster string, service *provider.Service) (*pro
 }
 
 func (c *Cloud) EnsureLoadBalancer(cluster string, service *provider.Service, nodes provider.NodeSet) (*provider.LoadBalancerStatus, error) {
+	defer settle()
 	object, machines := c.kube.use(service), c.kube.useNodes(nodes, true)
 	balancers, err := c.balancers()
 	if err != nil {
@@ -185,6 +190,7 @@ func (c *Cloud) EnsureLoadBalancer(cluster string, service *provider.Service, no
 }
 
 func (c *Cloud) UpdateLoadBalancer(cluster string, service *provider.Service, nodes provider.NodeSet) error {
+	defer settle()
 	object, machines := c.kube.use(service), c.kube.useNodes(nodes, true)
 	balancers, err := c.balancers()
 	if err != nil {
@@ -194,6 +200,7 @@ func (c *Cloud) UpdateLoadBalancer(cluster string, service *provider.Service, no
 }
 
 func (c *Cloud) EnsureLoadBalancerDeleted(cluster string, service *provider.Service) error {
+	defer settle()
 	object := c.kube.use(service)
 	balancers, err := c.balancers()
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
 	"skysail.dev/provider"
@@ -233,6 +238,41 @@ func TestACloudWithoutIDsIsAskedByName(t *testing.T) {
 	}
 }
 
+func TestAFunctionThatAVendorLacksHidesNoErrorOfTheOther(t *testing.T) {
+	lacks := func() (int, error) { return 0, cloudprovider.NotImplemented }
+	fails := func() (int, error) { return 0, errors.New("503") }
+	for _, one := range []struct {
+		byID, byName func() (int, error)
+		code         provider.Code
+		text         string
+	}{
+		{fails, lacks, provider.CodeUnavailable, "by provider ID: 503"},
+		{lacks, fails, provider.CodeUnavailable, "by name: 503"},
+		{fails, fails, provider.CodeUnavailable, "by provider ID: 503\nby name: 503"},
+		{lacks, lacks, provider.CodeUnsupported, "by provider ID: unimplemented"},
+	} {
+		_, err := either(false, one.byID, one.byName)
+		if got := provider.AsError(failed(err)); got.Code != one.code || got.Message != one.text {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
+func TestTheCredentialReplacesTheHeadersThatItSets(t *testing.T) {
+	host := providertest.New(t)
+	host.Cloud = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	New(Options{Credential: func(*http.Request) string { return "api" }, SetByCredential: []string{"X-Auth-Token"}})
+	request, _ := http.NewRequest(http.MethodGet, "https://cloud.example.com/", nil)
+	request.Header.Set("X-Auth-Token", "of the vendor")
+	if _, err := http.DefaultTransport.RoundTrip(request); err != nil {
+		t.Fatal(err)
+	}
+	sent := host.Sent()
+	if len(sent) != 1 || sent[0].Credential != "api" || slices.ContainsFunc(sent[0].Headers, func(header [2]string) bool { return header[0] == "x-auth-token" }) {
+		t.Errorf("sent %+v", sent)
+	}
+}
+
 func TestAPanicAboutOneNodeIsItsError(t *testing.T) {
 	cloud, _ := of(t, &vendor{})
 	in := &panicking{vendor: &vendor{}}
@@ -333,6 +373,35 @@ func (v *vendor) EnsureLoadBalancer(ctx context.Context, _ string, service *v1.S
 
 func (v *vendor) UpdateLoadBalancer(context.Context, string, *v1.Service, []*v1.Node) error {
 	return cloudprovider.ImplementedElsewhere
+}
+
+// recording is a vendor whose Events go through client-go's recorder.
+type recording struct{ *vendor }
+
+func (r recording) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return r, true }
+
+func (r recording) UpdateLoadBalancer(_ context.Context, _ string, service *v1.Service, _ []*v1.Node) error {
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&typed.EventSinkImpl{Interface: r.clients.CoreV1().Events("")})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: "vendor"})
+	recorder.Event(service, v1.EventTypeWarning, "Late", "sent by a goroutine")
+	return nil
+}
+
+func TestAnEventOfTheRecorderIsSentBeforeTheCallEnds(t *testing.T) {
+	// As in the sandbox.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	cloud, host := of(t, &vendor{})
+	in := recording{&vendor{}}
+	cloud.made = func(string) (cloudprovider.Interface, error) { return in, nil }
+	service := &provider.Service{Namespace: "default", Name: "web", UID: "0a1b"}
+	if err := cloud.UpdateLoadBalancer("kubernetes", service, provider.NewNodes()); err != nil {
+		t.Fatal(err)
+	}
+	want := []providertest.Event{{Warning: true, Reason: "Late", Message: "sent by a goroutine"}}
+	if got := host.Events(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got the Events %v", got)
+	}
 }
 
 func (v *vendor) EnsureLoadBalancerDeleted(context.Context, string, *v1.Service) error { return nil }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -31,6 +32,19 @@ type cluster struct {
 	service     *v1.Service
 	// told are the requests about which the log has a warning.
 	told map[string]bool
+}
+
+// settleMax is more than the goroutines that an Event passes from client-go's recorder to
+// RoundTrip.
+const settleMax = 64
+
+// settle lets goroutines go on that the vendor's code has begun: client-go's recorder sends Events
+// by goroutines, which the end of a call ends. The sandbox has one thread, so each turn here gives
+// every goroutine that can run a turn.
+func settle() {
+	for range settleMax {
+		runtime.Gosched()
+	}
 }
 
 func (c *cluster) use(service *provider.Service) *v1.Service {

@@ -20,6 +20,7 @@ import (
 // asks whether the machine exists and is off, for [provider.Metadata] for everything else.
 // Equal GETs are sent once.
 func (c *Cloud) DescribeInstances(nodes provider.NodeSet, detail provider.Detail) ([]provider.Result[provider.Instance], error) {
+	defer settle()
 	// The nodes of a call are one page of the cluster's.
 	machines := c.kube.useNodes(nodes, false)
 	cloud, err := c.vendor()
@@ -221,7 +222,8 @@ func (f first) metadata(ctx context.Context, node *v1.Node) (provider.Instance, 
 	return instance, err
 }
 
-// either returns the answer by ID, or, as upstream does where that fails, the one by name.
+// either returns the answer by ID, or, as upstream does where that fails, the one by name. Where a
+// vendor has one of the two functions only, the error is that function's.
 func either[T any](withoutID bool, byID, byName func() (T, error)) (T, error) {
 	var idError error
 	if !withoutID {
@@ -232,8 +234,13 @@ func either[T any](withoutID bool, byID, byName func() (T, error)) (T, error) {
 		idError = fmt.Errorf("by provider ID: %w", err)
 	}
 	answer, err := byName()
-	if err != nil {
-		return answer, errors.Join(idError, fmt.Errorf("by name: %w", err))
+	switch {
+	case err == nil:
+		return answer, nil
+	case idError != nil && errors.Is(err, cloudprovider.NotImplemented):
+		return answer, idError
+	case errors.Is(idError, cloudprovider.NotImplemented):
+		idError = nil
 	}
-	return answer, nil
+	return answer, errors.Join(idError, fmt.Errorf("by name: %w", err))
 }

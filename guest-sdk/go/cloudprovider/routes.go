@@ -22,6 +22,7 @@ func (c *Cloud) routes() (cloudprovider.Routes, error) {
 
 // ListRoutes is [provider.Routes]', as the methods below.
 func (c *Cloud) ListRoutes(cluster string) ([]provider.Route, error) {
+	defer settle()
 	vendor, err := c.routes()
 	if err != nil {
 		return nil, err
@@ -46,6 +47,7 @@ func (c *Cloud) ListRoutes(cluster string) ([]provider.Route, error) {
 }
 
 func (c *Cloud) CreateRoutes(cluster string, wanted []provider.NewRoute) ([]error, error) {
+	defer settle()
 	vendor, err := c.routes()
 	if err != nil {
 		return nil, err
@@ -62,6 +64,7 @@ func (c *Cloud) CreateRoutes(cluster string, wanted []provider.NewRoute) ([]erro
 }
 
 func (c *Cloud) DeleteRoutes(cluster string, routes []provider.Route) ([]error, error) {
+	defer settle()
 	vendor, err := c.routes()
 	if err != nil {
 		return nil, err
