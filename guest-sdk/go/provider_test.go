@@ -101,10 +101,14 @@ func TestARequestIsEscapedAndNamesItsCredential(t *testing.T) {
 	var credential string
 	host.Cloud = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { credential = r.Header.Get("Skysail-Credential") })
 	api := &provider.API{Endpoint: "http://cloud.test/base/", Credential: "api"}
-	if _, err := api.Delete("a/b", "..", "c d").Query("q", "x&y=z").QueryUnlessEmpty("none", "").Send(); err != nil {
+	if _, err := api.Delete("a/b", "c d").Query("q", "x&y=z").QueryUnlessEmpty("none", "").Send(); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"DELETE http://cloud.test/base/a%2Fb/%2E%2E/c%20d?q=x%26y%3Dz"}
+	// Of a segment "..", the path stays, and the host refuses it.
+	if _, err := api.Delete("a", "..").Send(); provider.AsError(err).Code != provider.CodeInternal {
+		t.Errorf("got %v", err)
+	}
+	want := []string{"DELETE http://cloud.test/base/a%2Fb/c%20d?q=x%26y%3Dz", "DELETE http://cloud.test/base/a/%2E%2E"}
 	if got := host.Requests(); !reflect.DeepEqual(got, want) || credential != "api" {
 		t.Errorf("got %v with the credential %q, want %v", got, credential, want)
 	}

@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"skysail.dev/provider"
 )
@@ -100,25 +103,72 @@ func refused(raw provider.RawRequest) *provider.Failure {
 	malformed := func(format string, args ...any) *provider.Failure {
 		return &provider.Failure{Kind: provider.FailureMalformed, Message: fmt.Sprintf(format, args...)}
 	}
-	address, err := url.Parse(raw.URL)
-	if err != nil {
-		return malformed("%v", err)
+	if !slices.Contains(methods, raw.Method) {
+		return malformed("the method must be one of %s", strings.Join(methods, ", "))
 	}
-	if address.Scheme != "http" && address.Scheme != "https" || address.Host == "" || address.User != nil {
-		return malformed("%s is not an absolute http or https URL without user information", raw.URL)
+	if why := refusedURL(raw.URL); why != "" {
+		return malformed("%s: %s", raw.URL, why)
 	}
 	for _, header := range raw.Headers {
-		switch name := strings.ToLower(header[0]); name {
-		case "host", "content-length", "connection", "te", "expect", "transfer-encoding", "upgrade", "keep-alive",
-			"accept-encoding", "cookie":
+		name, value := strings.ToLower(header[0]), header[1]
+		switch {
+		case !headerName.MatchString(name):
+			return malformed("the header name %q has a character that servers read in different ways", header[0])
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			return malformed("the value of the header %s has a control character", name)
+		case slices.Contains(hosts, name) || strings.HasPrefix(name, "proxy-"):
 			return malformed("the host sets the header %s itself", name)
-		case "authorization", "range", "if-range":
-			if raw.Credential != "" {
-				return malformed("the header %s is not sent with a credential", name)
-			}
+		case raw.Credential != "" && withoutCredential(name, value):
+			return malformed("the header %s is not sent with a credential", name)
 		}
 	}
 	return nil
+}
+
+// methods, hosts and the functions below are the rules of runtime/egress: the tests of both read
+// guest-sdk/requests.json.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+var hosts = []string{
+	"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding",
+	"upgrade", "accept-encoding", "cookie", "cookie2", "x-http-method", "x-http-method-override", "x-method-override",
+	"x-original-url", "x-original-uri", "x-rewrite-url",
+}
+
+var headerName = regexp.MustCompile("^[a-z0-9-]+$")
+
+var hiddenDots = regexp.MustCompile("(?i)/(\\.|%2e)?%2e(/|$)|/%2e\\.(/|$)")
+
+const urlBytesMax = 8 * 1024
+
+func refusedURL(text string) string {
+	address, err := url.Parse(text)
+	switch {
+	case len(text) > urlBytesMax:
+		return "the URL is too long"
+	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) || r == '\\' }):
+		return "the URL has a space, a control character or a backslash"
+	case err != nil:
+		return err.Error()
+	case address.Scheme != "http" && address.Scheme != "https" || address.Host == "" || address.Port() == "0":
+		return "this is not an absolute http or https URL"
+	case address.User != nil:
+		return "the URL has user information"
+	case hiddenDots.MatchString(address.EscapedPath()):
+		return "the path has an encoded dot segment"
+	}
+	return ""
+}
+
+// withoutCredential are headers that a credential sets, or that choose how its echo would look.
+func withoutCredential(name, value string) bool {
+	switch name {
+	case "authorization", "range", "accept-charset":
+		return true
+	case "accept":
+		return strings.Contains(strings.ToLower(value), "charset")
+	}
+	return strings.HasSuffix(name, "-range") && name != "content-range"
 }
 
 func (h *Host) answer(raw provider.RawRequest) provider.RawAnswer {

@@ -25,7 +25,10 @@ export interface Event {
   message: string;
 }
 
-// As runtime/egress/src/header_names.rs; every proxy-… as well.
+// The rules of runtime/egress: the tests of both read guest-sdk/requests.json.
+const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+const urlBytesMax = 8 * 1024;
+// Every proxy-… as well.
 const hosts = [
   "connection",
   "content-length",
@@ -47,7 +50,6 @@ const hosts = [
   "x-original-uri",
   "x-rewrite-url",
 ];
-const notWithCredential = ["authorization", "range", "if-range"];
 
 /** Installs itself; a test that does not want it any more calls `remove`. */
 export class Host {
@@ -144,26 +146,41 @@ export class Host {
 
 /** Why the host would not send the request. */
 function refused(request: contract.http.Request): string | undefined {
-  let url: URL;
-  try {
-    url = new URL(request.url);
-  } catch {
-    return `${request.url} is not a URL`;
-  }
-  if (!/^https?:$/.test(url.protocol) || url.username || url.password) {
-    return `${request.url} is not an http or https URL without user information`;
-  }
-  if (/\/(?:\.|%2e){1,2}(?:[/?#]|$)/i.test(request.url)) return `${request.url} has a segment of dots`;
-  if (!/^[A-Z]+$/.test(request.method)) return `${request.method} is not a method in upper case`;
-  for (const [header] of request.headers) {
+  if (!methods.includes(request.method)) return `the method must be one of ${methods.join(", ")}`;
+  const url = refusedUrl(request.url);
+  if (url) return `${request.url}: ${url}`;
+  for (const [header, value] of request.headers) {
     const name = header.toLowerCase();
     if (!/^[a-z0-9-]+$/.test(name)) return `servers read the header ${header} as another one`;
+    if (/[\0-\x08\x0a-\x1f\x7f]/.test(value)) return `the value of the header ${name} has a control character`;
     if (hosts.includes(name) || name.startsWith("proxy-")) return `the host sets the header ${name} itself`;
-    if (request.credential && notWithCredential.includes(name)) {
+    if (request.credential && isNotSentWithCredential(name, value)) {
       return `the header ${name} is not sent with a credential`;
     }
   }
   return undefined;
+}
+
+function refusedUrl(text: string): string | undefined {
+  if (new TextEncoder().encode(text).length > urlBytesMax) return "the URL is too long";
+  if (/[\s\\\p{Cc}]/u.test(text)) return "the URL has a space, a control character or a backslash";
+  const authority = /^https?:\/\/([^/?#]+)/i.exec(text)?.[1];
+  if (!authority) return "this is not an absolute http or https URL";
+  if (authority.includes("@")) return "the URL has user information";
+  const [path = ""] = text.slice(text.indexOf("://") + 3 + authority.length).split(/[?#]/);
+  if (/\/(?:(?:\.|%2e)?%2e|%2e\.)(?:\/|$)/i.test(path)) return "the path has an encoded dot segment";
+  try {
+    return new URL(text).port === "0" ? "the URL has the port 0" : undefined;
+  } catch {
+    return "the URL has no valid host and port";
+  }
+}
+
+/** Headers that a credential sets, or that choose how its echo would look. */
+function isNotSentWithCredential(name: string, value: string): boolean {
+  if (["authorization", "range", "accept-charset"].includes(name)) return true;
+  if (name === "accept") return value.toLowerCase().includes("charset");
+  return name.endsWith("-range") && name !== "content-range";
 }
 
 /** As those of the sandbox: without a prototype. */

@@ -26,7 +26,7 @@ import {
 } from "@skysail/provider";
 import { Host, nodes, service } from "@skysail/provider/testing";
 import * as glue from "../dist/glue.js";
-import { decode, encode } from "../dist/host.js";
+import { decode, encode, host as installed } from "../dist/host.js";
 
 const api = (options = {}) => new API({ endpoint: "https://api.example.com/", credential: "api", ...options });
 const thrown = (call) => {
@@ -99,6 +99,25 @@ test("segments and parameters are escaped, and an empty segment is refused", () 
   assert.equal(request.url, "https://api.example.com/v1/a%2Fb/%2E%2E?q=x%20y%26z%2B&empty=&n=7");
   assert.equal(thrown(() => api().delete("servers", "")).code, "internal");
   assert.equal(api({ endpoint: "https://x:8443/v1?a" }).origin, "https://x:8443");
+});
+
+test("the fake host refuses what the real one refuses", () => {
+  const file = fileURLToPath(new URL("../../requests.json", import.meta.url));
+  const { malformed, sent } = JSON.parse(readFileSync(file, "utf8"));
+  const host = new Host({ cloud: () => ({ json: {} }) });
+  const answer = ({ method, url, headers = [], credential }) => {
+    const request = { method, url: url.replace("HOST", "cloud.test"), headers, credential, timeoutMs: 0, extra: [] };
+    return installed().http.sendAll([request])[0];
+  };
+  assert.ok(malformed.length > 0 && sent.length > 0);
+  for (const request of malformed) {
+    assert.equal(answer(request).val?.tag, "malformed", JSON.stringify(request));
+  }
+  for (const request of sent) {
+    assert.equal(answer(request).tag, "ok", JSON.stringify(request));
+  }
+  assert.equal(host.requests.length, sent.length);
+  host.remove();
 });
 
 test("a request is the beginning of several", () => {

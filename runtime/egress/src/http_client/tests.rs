@@ -460,6 +460,29 @@ fn a_login_that_failed_sends_nothing_and_is_a_fault_of_the_operator_or_of_the_is
     }
 }
 
+/// The fake hosts of the SDKs are tested with the same file.
+#[tokio::test]
+async fn what_the_sdks_fake_hosts_refuse_is_malformed_and_what_they_send_is_sent() {
+    let server = Server::start(|_| ok("")).await;
+    let client = client(&local_egress(&server), local_credentials(&server), Answers::new(&[]));
+    let file: serde_json::Value = serde_json::from_str(include_str!("../../../../guest-sdk/requests.json")).unwrap();
+    for (list, is_malformed) in [("malformed", true), ("sent", false)] {
+        for described in file[list].as_array().unwrap() {
+            let text =
+                |key: &str| described[key].as_str().unwrap_or_default().replace("HOST", &server.address.to_string());
+            let pairs = described["headers"].as_array().into_iter().flatten();
+            let headers = pairs.map(|pair| serde_json::from_value(pair.clone()).unwrap()).collect();
+            let credential = described["credential"].as_str().map(str::to_owned);
+            let request =
+                HttpRequest { method: text("method"), url: text("url"), headers, credential, ..HttpRequest::default() };
+            let answer = send(&client, request).await;
+            let kind = answer.as_ref().err().map(|failure| failure.kind);
+            assert_eq!(kind, is_malformed.then_some(FailureKind::Malformed), "{described}: {answer:?}");
+        }
+    }
+    assert_eq!(server.requests().len(), file["sent"].as_array().unwrap().len());
+}
+
 #[tokio::test]
 async fn headers_of_the_host_and_of_the_credential_are_malformed() {
     let server = Server::start(|_| ok("")).await;
