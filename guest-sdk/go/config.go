@@ -144,6 +144,35 @@ func (i *INI) Required(section, key string) string {
 	return value
 }
 
+// List returns all values of a key that may stand several times, in their order.
+func (i *INI) List(section, key string) []string {
+	var values []string
+	for index := range i.entries {
+		if entry := &i.entries[index]; entry.is(section, key) {
+			entry.asked = true
+			values = append(values, entry.value)
+		}
+	}
+	return values
+}
+
+// ReadINI returns a value as parse reads it, for example strconv.ParseBool, time.ParseDuration or
+// netip.ParsePrefix; false where the key is absent, and where parse returns an error, which is a
+// problem.
+func ReadINI[T any](ini *INI, section, key string, parse func(text string) (T, error)) (T, bool) {
+	var none T
+	text, found := ini.Optional(section, key)
+	if !found {
+		return none, false
+	}
+	value, err := parse(text)
+	if err != nil {
+		ini.Refuse(section, key, "%q: %v", text, err)
+		return none, false
+	}
+	return value, true
+}
+
 // Refuse adds a fatal problem of a key.
 func (i *INI) Refuse(section, key, format string, args ...any) {
 	i.problem(Fatal, i.line(section, key), iniPath(section, key), fmt.Sprintf(format, args...))

@@ -165,6 +165,27 @@ func (a *API) Patch(segments ...string) *Request { return a.Request("PATCH", seg
 // Delete begins a DELETE.
 func (a *API) Delete(segments ...string) *Request { return a.Request("DELETE", segments...) }
 
+// Follow begins a GET of a link that the cloud returned, such as that of the next page. A link to
+// another origin is refused, because the request would carry the credential there.
+func (a *API) Follow(link string) *Request {
+	request := a.Request("GET")
+	base, err := url.Parse(request.raw.URL)
+	if err != nil {
+		request.broken = Internal("the endpoint is no URL: %v", err)
+		return request
+	}
+	target, err := base.Parse(link)
+	switch {
+	case err != nil:
+		request.broken = Internal("the link %q is no URL: %v", link, err)
+	case target.Scheme != base.Scheme || target.Host != base.Host || target.User != nil:
+		request.broken = Internal("the link %q leads to another origin than %s", link, a.Origin())
+	default:
+		request.raw.URL = target.String()
+	}
+	return request
+}
+
 // A segment "." or ".." would mean another path.
 func escapeSegment(segment string) string {
 	if segment == "." || segment == ".." {
@@ -337,6 +358,24 @@ func (r *Response) JSON(into any) error {
 	return nil
 }
 
+// NextLink returns the target of Link: <...>; rel="next"; empty for none.
+func (r *Response) NextLink() string {
+	for _, header := range r.Headers {
+		if !strings.EqualFold(header[0], "link") {
+			continue
+		}
+		for link := range strings.SplitSeq(header[1], ",") {
+			target, parameters, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(link), "<"), ">")
+			for parameter := range strings.SplitSeq(parameters, ";") {
+				if name := strings.TrimSpace(parameter); name == `rel="next"` || name == "rel=next" {
+					return target
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // Absent turns NotFound into nil, for deletions.
 func Absent(err error) error {
 	if IsNotFound(err) {
@@ -502,4 +541,43 @@ func Pages[T any](page func(cursor string) (entries []T, next string, err error)
 		seen[next], cursor = true, next
 	}
 	return nil, Unavailable("the list does not end after %d pages", pagesMax)
+}
+
+// readsMax is how often [OffsetPages] reads a list that changes meanwhile.
+const readsMax = 3
+
+// OffsetPages collects a list that the cloud returns in pages by offset or number, together with
+// the number of entries of the whole list. An entry that goes between two pages moves the later
+// ones forward, and one of them is on no page: the list is then read again, and an error where it
+// changes each time. A deletion together with a creation is not seen: look a machine up before it
+// is gone.
+func OffsetPages[T any](id func(T) string, page func(offset int) (entries []T, total int, err error)) ([]T, error) {
+	for range readsMax {
+		all, unchanged, err := readByOffset(id, page)
+		if unchanged || err != nil {
+			return all, err
+		}
+	}
+	return nil, Unavailable("the list changed between two pages, %d times", readsMax)
+}
+
+func readByOffset[T any](id func(T) string, page func(offset int) ([]T, int, error)) (all []T, unchanged bool, err error) {
+	total := 0
+	for count := range pagesMax {
+		entries, now, err := page(len(all))
+		if err != nil {
+			return nil, false, err
+		}
+		if count > 0 && (now != total || len(entries) == 0) {
+			return nil, false, nil
+		}
+		if all, total = append(all, entries...), now; len(all) >= total {
+			seen := map[string]bool{}
+			for _, entry := range all {
+				seen[id(entry)] = true
+			}
+			return all, len(all) == total && len(seen) == total, nil
+		}
+	}
+	return nil, false, Unavailable("the list does not end after %d pages", pagesMax)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -222,6 +223,98 @@ func TestAListThatDoesNotEndIsAnError(t *testing.T) {
 	}
 	if _, err := provider.Pages(func(string) ([]int, string, error) { return nil, "a", nil }); err == nil {
 		t.Error("a repeated cursor is no error")
+	}
+}
+
+func TestAListByOffsetIsReadAgainWhereAnEntryMoved(t *testing.T) {
+	same := func(id string) string { return id }
+	read := func(list []string, before func(page int, list *[]string)) ([]string, error) {
+		pages := 0
+		return provider.OffsetPages(same, func(offset int) ([]string, int, error) {
+			before(pages, &list)
+			pages++
+			end := min(offset+2, len(list))
+			return list[min(offset, end):end], len(list), nil
+		})
+	}
+	for _, one := range []struct {
+		before func(page int, list *[]string)
+		want   []string
+	}{
+		{func(int, *[]string) {}, []string{"a", "b", "c", "d", "e"}},
+		{func(page int, list *[]string) {
+			if page == 1 {
+				*list = (*list)[1:]
+			}
+		}, []string{"b", "c", "d", "e"}},
+		// Created in front and deleted at the end: the total stays, and "b" comes twice.
+		{func(page int, list *[]string) {
+			if page == 1 {
+				*list = []string{"new", "a", "b", "c", "d"}
+			}
+		}, []string{"new", "a", "b", "c", "d"}},
+	} {
+		if got, err := read([]string{"a", "b", "c", "d", "e"}, one.before); err != nil || !reflect.DeepEqual(got, one.want) {
+			t.Errorf("got %v, %v, want %v", got, err, one.want)
+		}
+	}
+	if got, err := read(nil, func(int, *[]string) {}); err != nil || len(got) != 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	changes := func(page int, list *[]string) { *list = append(*list, fmt.Sprint(page)) }
+	if _, err := read([]string{"a", "b", "c"}, changes); provider.AsError(err).Code != provider.CodeUnavailable {
+		t.Errorf("got %v", err)
+	}
+	if _, err := provider.OffsetPages(same, func(offset int) ([]string, int, error) { return []string{fmt.Sprint(offset)}, 1 << 40, nil }); err == nil {
+		t.Error("an endless list is no error")
+	}
+}
+
+func TestALinkIsFollowedWithinTheOriginOnly(t *testing.T) {
+	host := providertest.New(t)
+	host.Cloud = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("page") == "" {
+			w.Header().Set("Link", `<http://c/v1/a?page=1>; rel="prev", </v1/a?page=2&x=%2F>; rel="next"`)
+		}
+		io.WriteString(w, "[]")
+	})
+	api := &provider.API{Endpoint: "http://c/v1", Credential: "api"}
+	response, err := api.Get("a").Send()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := api.Follow(response.NextLink()).Send()
+	if err != nil || last.NextLink() != "" {
+		t.Errorf("got %v, %v", last, err)
+	}
+	want := []string{"GET http://c/v1/a", "GET http://c/v1/a?page=2&x=%2F"}
+	for _, link := range []string{"http://evil/v1", "https://c/v1", "//evil/", "http://c:81/", "http://u@c/", ":", "http://c.evil/"} {
+		if _, err := api.Follow(link).Send(); provider.AsError(err).Code != provider.CodeInternal {
+			t.Errorf("%s: got %v", link, err)
+		}
+	}
+	if got := host.Requests(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestAValueIsParsedAndAKeyMayStandSeveralTimes(t *testing.T) {
+	ini := provider.ParseINI("[A]\nn = 7\nbad = x\nzone = a\nZone = b\n")
+	if n, found := provider.ReadINI(ini, "A", "n", strconv.Atoi); n != 7 || !found {
+		t.Errorf("got %d, %t", n, found)
+	}
+	if _, found := provider.ReadINI(ini, "A", "absent", strconv.Atoi); found {
+		t.Error("an absent key is found")
+	}
+	if _, found := provider.ReadINI(ini, "A", "bad", strconv.Atoi); found {
+		t.Error("a bad value is found")
+	}
+	if zones := ini.List("A", "zone"); !reflect.DeepEqual(zones, []string{"a", "b"}) {
+		t.Errorf("got %v", zones)
+	}
+	problems := ini.Problems()
+	if len(problems) != 1 || problems[0].Line != 3 || problems[0].Key != "A.bad" || !strings.Contains(problems[0].Message, `"x"`) {
+		t.Errorf("got %v", problems)
 	}
 }
 

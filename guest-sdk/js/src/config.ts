@@ -103,6 +103,30 @@ export class INI {
     return value;
   }
 
+  /** All values of a key that may stand several times, in their order. */
+  list(section: string, key: string): string[] {
+    return this.of(section, key).map((entry) => {
+      entry.isAsked = true;
+      return entry.value;
+    });
+  }
+
+  /**
+   * A value as `parse` reads it; undefined where the key is absent, and where `parse` throws,
+   * which is a problem.
+   */
+  read<T>(section: string, key: string, parse: (text: string) => T): T | undefined {
+    const text = this.optional(section, key);
+    if (text === undefined) return undefined;
+    try {
+      return parse(text);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      this.refuse(section, key, `${JSON.stringify(text)}: ${why}`);
+      return undefined;
+    }
+  }
+
   /** Adds a fatal problem of a key. */
   refuse(section: string, key: string, message: string): void {
     this.problem("fatal", this.of(section, key)[0]?.line ?? 0, path(section, key), message);

@@ -155,6 +155,15 @@ export class Response {
     return value;
   }
 
+  /** The target of `Link: <…>; rel="next"`; undefined for none. */
+  get nextLink(): string | undefined {
+    for (const link of this.values("link").flatMap((value) => value.split(","))) {
+      const [, target, parameters = ""] = /^\s*<([^>]*)>(.*)$/.exec(link) ?? [];
+      if (parameters.split(";").some((one) => /^rel=("next"|next)$/.test(one.trim()))) return target;
+    }
+    return undefined;
+  }
+
   /** The text of an error about this response: request, status and what the cloud said. */
   message(said: string): string {
     return `${this.line}: status ${this.status}${said ? `: ${said}` : ""}`;
@@ -296,6 +305,21 @@ export class API {
   get(...segments: string[]): Request {
     return this.request("GET", ...segments);
   }
+
+  /**
+   * Begins a GET of a link that the cloud returned, such as that of the next page: a URL, or a path
+   * from the root. A link to another origin is refused, because the request would carry the
+   * credential there.
+   */
+  follow(link: string): Request {
+    const isPath = link.startsWith("/") && !link.startsWith("//");
+    if (!isPath && !link.startsWith(`${this.origin}/`)) {
+      throw internal(`the link ${JSON.stringify(link)} is no path, and leads to another origin than ${this.origin}`);
+    }
+    const init: RequestInit = { method: "GET", headers: { accept: "application/json" }, ...this.init };
+    return new Request(this, isPath ? this.origin + link : link, init);
+  }
+
   post(...segments: string[]): Request {
     return this.request("POST", ...segments);
   }
@@ -433,6 +457,39 @@ export function pages<T>(page: (cursor: string) => { entries: readonly T[]; next
     if (seen.has(next)) throw unavailable(`the list does not end: cursor ${JSON.stringify(next)} came twice`);
     seen.add(next);
     cursor = next;
+  }
+  throw unavailable(`the list does not end after ${pagesMax} pages`);
+}
+
+/** How often `offsetPages` reads a list that changes meanwhile. */
+const readsMax = 3;
+
+/**
+ * Collects a list that the cloud returns in pages by offset or number, together with the number of
+ * entries of the whole list. An entry that goes between two pages moves the later ones forward, and
+ * one of them is on no page: the list is then read again, and `unavailable` where it changes each
+ * time. A deletion together with a creation is not seen: look a machine up before it is gone.
+ */
+export function offsetPages<T>(
+  id: (entry: T) => string,
+  page: (offset: number) => { entries: readonly T[]; total: number },
+): T[] {
+  for (let read = 0; read < readsMax; read++) {
+    const all = readByOffset(page);
+    if (all && new Set(all.map(id)).size === all.length) return all;
+  }
+  throw unavailable(`the list changed between two pages, ${readsMax} times`);
+}
+
+/** Reads a list once; undefined where it changed meanwhile. */
+function readByOffset<T>(page: (offset: number) => { entries: readonly T[]; total: number }): T[] | undefined {
+  const { entries, total } = page(0);
+  const all = [...entries];
+  for (let count = 1; count < pagesMax; count++) {
+    if (all.length >= total) return all.length === total ? all : undefined;
+    const next = page(all.length);
+    if (next.total !== total || next.entries.length === 0) return undefined;
+    for (const entry of next.entries) all.push(entry);
   }
   throw unavailable(`the list does not end after ${pagesMax} pages`);
 }

@@ -13,6 +13,7 @@ import {
   isIPv4,
   loadConfig,
   notFound,
+  offsetPages,
   pages,
   parseProviderId,
   ProviderError,
@@ -298,6 +299,79 @@ test("an empty body and null are errors, not nothing", () => {
     new Host({ cloud: () => ({ body }) });
     assert.equal(thrown(() => api().get("x").send().json()).code, "internal", body);
   }
+});
+
+test("a list by offset is read again where an entry moved", () => {
+  const read = (list, before) => {
+    let page = 0;
+    return offsetPages(
+      (id) => id,
+      (offset) => {
+        list = before(page++, list) ?? list;
+        return { entries: list.slice(offset, offset + 2), total: list.length };
+      },
+    );
+  };
+  const five = ["a", "b", "c", "d", "e"];
+  assert.deepEqual(
+    read(five, () => undefined),
+    five,
+  );
+  assert.deepEqual(
+    read([], () => undefined),
+    [],
+  );
+  assert.deepEqual(
+    read(five, (page, list) => (page === 1 ? list.slice(1) : list)),
+    five.slice(1),
+  );
+  // Created in front and deleted at the end: the total stays, and "b" comes twice.
+  const shifted = ["new", "a", "b", "c", "d"];
+  assert.deepEqual(
+    read(five, (page) => (page === 1 ? shifted : undefined)),
+    shifted,
+  );
+  assert.equal(thrown(() => read(["a", "b", "c"], (page, list) => [...list, `${page}`])).code, "unavailable");
+  const endless = (offset) => ({ entries: [`${offset}`], total: 2 ** 40 });
+  assert.equal(thrown(() => offsetPages((id) => id, endless)).code, "unavailable");
+});
+
+test("a link is followed within the origin only", () => {
+  const link = '<http://c/v1/a?page=1>; rel="prev", </v1/a?page=2>; rel="next"';
+  const host = new Host({
+    cloud: ({ url }) => ({ json: [], headers: url.search ? { link: "<http://c/v1/a?page=3>;rel=next" } : { link } }),
+  });
+  const cloud = api({ endpoint: "http://c/v1" });
+  const second = cloud.follow(cloud.get("a").send().nextLink).send();
+  cloud.follow(second.nextLink).send();
+  assert.deepEqual(
+    host.requests.map(({ url, credential }) => [url.href, credential]),
+    ["http://c/v1/a", "http://c/v1/a?page=2", "http://c/v1/a?page=3"].map((url) => [url, "api"]),
+  );
+  for (const other of [
+    "http://evil/v1",
+    "https://c/v1",
+    "//evil/",
+    "http://c:81/",
+    "http://u@c/",
+    "http://c.evil/",
+    "",
+  ]) {
+    assert.equal(thrown(() => cloud.follow(other)).code, "internal", other);
+  }
+  host.remove();
+});
+
+test("a value is parsed, and a key may stand several times", () => {
+  const ini = new INI("[A]\nn = 7\nbad = x\nzone = a\nZone = b\n");
+  const number = (text) => {
+    if (!/^\d+$/.test(text)) throw new Error("is not a number");
+    return Number(text);
+  };
+  assert.deepEqual([ini.read("A", "n", number), ini.read("A", "absent", number)], [7, undefined]);
+  assert.equal(ini.read("A", "bad", number), undefined);
+  assert.deepEqual(ini.list("A", "zone"), ["a", "b"]);
+  assert.deepEqual(ini.problems(), [{ severity: "fatal", line: 3, key: "A.bad", message: '"x": is not a number' }]);
 });
 
 test("pages end at an empty cursor, and a cursor that comes twice is an error", () => {
