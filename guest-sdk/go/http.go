@@ -264,6 +264,15 @@ func (r *Request) Send() (*Response, error) {
 	return result.Value, result.Err
 }
 
+// SendAny returns the response whatever its status is; an error only where there is no response.
+func (r *Request) SendAny() (*Response, error) {
+	if r.broken != nil {
+		return nil, r.broken
+	}
+	result := r.answered(current.Send([]RawRequest{r.raw}), 0)
+	return result.Value, result.Err
+}
+
 // SendAll sends requests at the same time. The results are in the order of the requests.
 func SendAll(requests ...*Request) []Result[*Response] {
 	results := make([]Result[*Response], len(requests))
@@ -287,6 +296,22 @@ func SendAll(requests ...*Request) []Result[*Response] {
 }
 
 func (r *Request) judged(answers []RawAnswer, index int) Result[*Response] {
+	result := r.answered(answers, index)
+	if result.Err != nil {
+		return result
+	}
+	if r.api.Judge != nil {
+		if err := r.api.Judge(result.Value); err != nil {
+			return Result[*Response]{Err: err}
+		}
+	}
+	if err := result.Value.check(); err != nil {
+		return Result[*Response]{Err: err}
+	}
+	return result
+}
+
+func (r *Request) answered(answers []RawAnswer, index int) Result[*Response] {
 	if index >= len(answers) {
 		return Result[*Response]{Err: Internal("the host returned fewer responses than requests")}
 	}
@@ -294,16 +319,7 @@ func (r *Request) judged(answers []RawAnswer, index int) Result[*Response] {
 	if answer.Failure != nil {
 		return Result[*Response]{Err: fmt.Errorf("%s: %w", r.line(), answer.Failure)}
 	}
-	response := &Response{RawResponse: answer.Response, line: r.line()}
-	if r.api.Judge != nil {
-		if err := r.api.Judge(response); err != nil {
-			return Result[*Response]{Err: err}
-		}
-	}
-	if err := response.check(); err != nil {
-		return Result[*Response]{Err: err}
-	}
-	return Result[*Response]{Value: response}
+	return Result[*Response]{Value: &Response{RawResponse: answer.Response, line: r.line()}}
 }
 
 // SendEvery sends requests at the same time and returns all responses, or the worst error: one that

@@ -270,6 +270,22 @@ func TestAListByOffsetIsReadAgainWhereAnEntryMoved(t *testing.T) {
 	}
 }
 
+func TestAResponseOfAnyStatusCanBeRead(t *testing.T) {
+	host := providertest.New(t)
+	host.Cloud = answers(409, nil, `{"taken": true}`)
+	api := &provider.API{Endpoint: "http://c", Judge: func(*provider.Response) error { return provider.Internal("judged") }}
+	if response, err := api.Get("a").SendAny(); err != nil || response.Status != 409 || string(response.Body) != `{"taken": true}` {
+		t.Errorf("got %v, %v", response, err)
+	}
+	if _, err := api.Get("").SendAny(); provider.AsError(err).Code != provider.CodeInternal {
+		t.Errorf("got %v", err)
+	}
+	host.Cloud = nil
+	if _, err := api.Get("a").SendAny(); provider.AsError(err).Code != provider.CodeUnavailable {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestALinkIsFollowedWithinTheOriginOnly(t *testing.T) {
 	host := providertest.New(t)
 	host.Cloud = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

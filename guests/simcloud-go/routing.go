@@ -56,7 +56,9 @@ func (simCloud) CreateRoutes(cluster string, wanted []provider.NewRoute) ([]erro
 			if old.DestinationCIDR != route.DestinationCIDR {
 				continue
 			}
-			if there = old.Instance == instance; !there {
+			if old.Instance == instance {
+				there = true
+			} else {
 				removals = append(removals, cloud.Delete("v1", "routes", old.ID))
 			}
 		}
