@@ -16,6 +16,7 @@
 package cloudprovider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -30,7 +31,8 @@ import (
 
 // Options say what a vendor's provider does not say without being asked for in the cloud.
 type Options struct {
-	// Info describes the provider. Without ProviderIDSchemes the scheme is the name.
+	// Info describes the provider. Without ProviderIDSchemes the scheme is the name. Without
+	// PageNodes a call is about at most 16 nodes.
 	Info provider.Info
 	// Registered is the name that the vendor's package registered by RegisterCloudProvider.
 	Registered string
@@ -81,8 +83,16 @@ func New(options Options) *Cloud {
 	return cloud
 }
 
+// pageNodes fits the limit httpRequests, 64 by default: vendors' code sends up to four requests for
+// each node.
+const pageNodes = 16
+
 // Describe is [provider.Identity]'s, as the methods below.
-func (c *Cloud) Describe() provider.Info { return c.options.Info }
+func (c *Cloud) Describe() provider.Info {
+	info := c.options.Info
+	info.PageNodes = cmp.Or(info.PageNodes, pageNodes)
+	return info
+}
 
 func (c *Cloud) CheckConfig(text string) []provider.Problem {
 	if c.options.CheckConfig == nil {

@@ -258,6 +258,14 @@ func TestAFunctionThatAVendorLacksHidesNoErrorOfTheOther(t *testing.T) {
 	}
 }
 
+func TestACallIsAboutFewNodesUnlessTheVendorSaysMore(t *testing.T) {
+	for given, want := range map[int]int{0: 16, 500: 500} {
+		if info := New(Options{Info: provider.Info{PageNodes: given}}).Describe(); info.PageNodes != want {
+			t.Errorf("got %d, want %d", info.PageNodes, want)
+		}
+	}
+}
+
 func TestTheCredentialReplacesTheHeadersThatItSets(t *testing.T) {
 	host := providertest.New(t)
 	host.Cloud = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
