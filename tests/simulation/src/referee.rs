@@ -84,8 +84,9 @@ struct Inner {
     emptied: BTreeMap<(String, String), (State, u32)>,
 }
 
-/// The resource version of a Service, and the generation of a slot.
-type State = (String, u64);
+/// The resource version of a Service, the Service as the process shows it to the provider, whose
+/// watch may lag behind, and the generation of a slot.
+type State = (String, String, u64);
 
 /// Nodes that a process deleted because a provider reported all machines as missing.
 struct DeletedByLie {
@@ -336,7 +337,7 @@ impl Referee {
     /// result fails. Once more is allowed: a process whose watch lags behind its own writes finds
     /// the finalizer again.
     pub(crate) fn deletion_begins(&self, (slot, generation): (&str, u64), service: &Service) {
-        let state = self.version(&service.uid).map(|version| (version, generation));
+        let state = self.version(&service.uid).map(|version| (version, format!("{service:?}"), generation));
         let emptied = self.lock().emptied.get(&(slot.to_owned(), service.uid.clone())).cloned();
         if emptied.is_some_and(|(then, times)| state == Some(then) && times > 1) {
             let Service { namespace, name, .. } = service;
@@ -347,10 +348,10 @@ impl Referee {
     }
 
     /// See [`Self::deletion_begins`].
-    pub(crate) fn deletion_succeeds(&self, (slot, generation): (&str, u64), uid: &str) {
-        let Some(version) = self.version(uid) else { return };
-        let (state, mut inner) = ((version, generation), self.lock());
-        let (then, times) = inner.emptied.entry((slot.to_owned(), uid.to_owned())).or_default();
+    pub(crate) fn deletion_succeeds(&self, (slot, generation): (&str, u64), service: &Service) {
+        let Some(version) = self.version(&service.uid) else { return };
+        let (state, mut inner) = ((version, format!("{service:?}"), generation), self.lock());
+        let (then, times) = inner.emptied.entry((slot.to_owned(), service.uid.clone())).or_default();
         *times = if *then == state { *times + 1 } else { 1 };
         *then = state;
     }

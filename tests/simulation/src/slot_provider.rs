@@ -165,7 +165,7 @@ impl LoadBalancers for SlotProvider {
         let answer =
             on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service));
         match answer {
-            Ok(()) => self.referee.deletion_succeeds(slot, &service.uid),
+            Ok(()) => self.referee.deletion_succeeds(slot, service),
             Err(_) => self.referee.may_delete_again(&service.uid),
         }
         answer
