@@ -176,7 +176,7 @@ func (a *API) Follow(link string) *Request {
 	}
 	target, err := base.Parse(link)
 	switch {
-	case err != nil:
+	case err != nil || link == "":
 		request.broken = Internal("the link %q is no URL: %v", link, err)
 	case target.Scheme != base.Scheme || target.Host != base.Host || target.User != nil:
 		request.broken = Internal("the link %q leads to another origin than %s", link, a.Origin())
@@ -380,16 +380,23 @@ func (r *Response) NextLink() string {
 		if !strings.EqualFold(header[0], "link") {
 			continue
 		}
-		for link := range strings.SplitSeq(header[1], ",") {
-			target, parameters, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(link), "<"), ">")
-			for parameter := range strings.SplitSeq(parameters, ";") {
-				if name := strings.TrimSpace(parameter); name == `rel="next"` || name == "rel=next" {
-					return target
-				}
+		// A target may have commas, but no angle brackets.
+		for _, link := range strings.Split(header[1], "<")[1:] {
+			target, parameters, _ := strings.Cut(link, ">")
+			if slices.ContainsFunc(strings.Split(parameters, ";"), isNext) {
+				return target
 			}
 		}
 	}
 	return ""
+}
+
+// isNext reports whether a parameter of a link says that the link leads to the next page.
+func isNext(parameter string) bool {
+	name, value, _ := strings.Cut(strings.TrimRight(parameter, ", \t"), "=")
+	relations := strings.Fields(strings.Trim(strings.TrimSpace(value), `"`))
+	next := func(relation string) bool { return strings.EqualFold(relation, "next") }
+	return strings.EqualFold(strings.TrimSpace(name), "rel") && slices.ContainsFunc(relations, next)
 }
 
 // Absent turns NotFound into nil, for deletions.

@@ -290,7 +290,7 @@ func TestALinkIsFollowedWithinTheOriginOnly(t *testing.T) {
 	host := providertest.New(t)
 	host.Cloud = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("page") == "" {
-			w.Header().Set("Link", `<http://c/v1/a?page=1>; rel="prev", </v1/a?page=2&x=%2F>; rel="next"`)
+			w.Header().Set("Link", `<http://c/v1/a?page=1>; rel="prev", </v1/a?fields=id,name&page=2&x=%2F>; title=x; REL = "last next", </>; rel=up`)
 		}
 		io.WriteString(w, "[]")
 	})
@@ -303,8 +303,8 @@ func TestALinkIsFollowedWithinTheOriginOnly(t *testing.T) {
 	if err != nil || last.NextLink() != "" {
 		t.Errorf("got %v, %v", last, err)
 	}
-	want := []string{"GET http://c/v1/a", "GET http://c/v1/a?page=2&x=%2F"}
-	for _, link := range []string{"http://evil/v1", "https://c/v1", "//evil/", "http://c:81/", "http://u@c/", ":", "http://c.evil/"} {
+	want := []string{"GET http://c/v1/a", "GET http://c/v1/a?fields=id,name&page=2&x=%2F"}
+	for _, link := range []string{"http://evil/v1", "https://c/v1", "//evil/", "http://c:81/", "http://u@c/", ":", "http://c.evil/", ""} {
 		if _, err := api.Follow(link).Send(); provider.AsError(err).Code != provider.CodeInternal {
 			t.Errorf("%s: got %v", link, err)
 		}

@@ -32,7 +32,7 @@ import (
 // Options say what a vendor's provider does not say without being asked for in the cloud.
 type Options struct {
 	// Info describes the provider. Without ProviderIDSchemes the scheme is the name. Without
-	// PageNodes a call is about at most 16 nodes.
+	// PageNodes a call is about at most 8 nodes.
 	Info provider.Info
 	// Registered is the name that the vendor's package registered by RegisterCloudProvider.
 	Registered string
@@ -83,9 +83,9 @@ func New(options Options) *Cloud {
 	return cloud
 }
 
-// pageNodes fits the limit httpRequests, 64 by default: vendors' code sends up to four requests for
-// each node.
-const pageNodes = 16
+// pageNodes fits the limit httpRequests, 64 by default: vendors' code sends up to seven requests for
+// each node (its ID; addresses, type and zone, each by ID and by name), and some for a login.
+const pageNodes = 8
 
 // Describe is [provider.Identity]'s, as the methods below.
 func (c *Cloud) Describe() provider.Info {

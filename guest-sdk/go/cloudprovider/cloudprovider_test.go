@@ -259,7 +259,7 @@ func TestAFunctionThatAVendorLacksHidesNoErrorOfTheOther(t *testing.T) {
 }
 
 func TestACallIsAboutFewNodesUnlessTheVendorSaysMore(t *testing.T) {
-	for given, want := range map[int]int{0: 16, 500: 500} {
+	for given, want := range map[int]int{0: 8, 500: 500} {
 		if info := New(Options{Info: provider.Info{PageNodes: given}}).Describe(); info.PageNodes != want {
 			t.Errorf("got %d, want %d", info.PageNodes, want)
 		}

@@ -157,9 +157,10 @@ export class Response {
 
   /** The target of `Link: <…>; rel="next"`; undefined for none. */
   get nextLink(): string | undefined {
-    for (const link of this.values("link").flatMap((value) => value.split(","))) {
-      const [, target, parameters = ""] = /^\s*<([^>]*)>(.*)$/.exec(link) ?? [];
-      if (parameters.split(";").some((one) => /^rel=("next"|next)$/.test(one.trim()))) return target;
+    // A target may have commas, but no angle brackets.
+    for (const link of this.values("link").flatMap((value) => value.split("<").slice(1))) {
+      const [target = "", parameters = ""] = link.split(">");
+      if (parameters.split(";").some((one) => /^\s*rel\s*=\s*"?(?:[^"]*\s)?next(?:["\s,]|$)/i.test(one))) return target;
     }
     return undefined;
   }
@@ -334,13 +335,15 @@ export class API {
   }
 }
 
-const stringOrNumber = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const stringOrNumber = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+/** An element or member that is a long integer, or looks like one within a string. */
+const longInteger = /(?:^|[:[,])\s*-?[1-9]\d{15,}\s*(?:[,\]}]|$)/;
 
 /** JSON with each integer that a number cannot hold as a string. */
 const withExactIntegers = (json: string): string => {
   const exact = (token: string) =>
     /^-?[1-9]\d{15,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token;
-  return /\d{16}/.test(json) ? json.replace(stringOrNumber, exact) : json;
+  return longInteger.test(json) ? json.replace(stringOrNumber, exact) : json;
 };
 
 // A segment "." or ".." would mean another path.

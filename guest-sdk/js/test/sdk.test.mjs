@@ -337,7 +337,7 @@ test("a list by offset is read again where an entry moved", () => {
 });
 
 test("a link is followed within the origin only", () => {
-  const link = '<http://c/v1/a?page=1>; rel="prev", </v1/a?page=2>; rel="next"';
+  const link = '<http://c/v1/a?page=1>; rel="prev", </v1/a?f=a,b&page=2>; title=x; REL = "last next", </>; rel=up';
   const host = new Host({
     cloud: ({ url }) => ({ json: [], headers: url.search ? { link: "<http://c/v1/a?page=3>;rel=next" } : { link } }),
   });
@@ -346,7 +346,7 @@ test("a link is followed within the origin only", () => {
   cloud.follow(second.nextLink).send();
   assert.deepEqual(
     host.requests.map(({ url, credential }) => [url.href, credential]),
-    ["http://c/v1/a", "http://c/v1/a?page=2", "http://c/v1/a?page=3"].map((url) => [url, "api"]),
+    ["http://c/v1/a", "http://c/v1/a?f=a,b&page=2", "http://c/v1/a?page=3"].map((url) => [url, "api"]),
   );
   for (const other of [
     "http://evil/v1",

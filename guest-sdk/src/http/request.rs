@@ -94,6 +94,14 @@ impl Api {
         Request { raw, broken, judge: self.judge }
     }
 
+    /// A request for the path `/` below the endpoint, which an empty segment does not stand for.
+    #[must_use]
+    pub fn root(&self, method: &str) -> Request {
+        let mut request = self.request(method, &[]);
+        request.raw.url.push('/');
+        request
+    }
+
     /// [`Api::request`] with `GET`.
     #[must_use]
     pub fn get(&self, segments: &[&str]) -> Request {
@@ -300,7 +308,11 @@ mod tests {
         let request = Api::new("https://api.example.com").delete(&["servers", ""]);
         assert_eq!(request.broken.as_deref(), Some("segment 2 of the path is empty"));
         assert_eq!(request.into_raw().method, "", "the host refuses it as malformed");
-        assert_eq!(Api::new("https://api.example.com").get(&[]).broken, None);
+        for request in [Api::new("https://api.example.com").get(&[]), Api::new("https://api.example.com").root("POST")]
+        {
+            assert_eq!(request.broken, None);
+        }
+        assert_eq!(Api::new("https://api.example.com/v2/").root("POST").url(), "https://api.example.com/v2/");
     }
 
     #[test]

@@ -61,13 +61,12 @@ impl Response {
     /// The target of `Link: <…>; rel="next"`.
     #[must_use]
     pub fn next_link(&self) -> Option<&str> {
-        let links = self.headers.iter().filter(|(key, _)| key == "link").flat_map(|(_, value)| value.split(','));
-        let mut next = links.filter_map(|link| {
-            let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
-            let is_next = parameters.split(';').any(|p| matches!(p.trim(), "rel=\"next\"" | "rel=next"));
-            is_next.then_some(target)
-        });
-        next.next()
+        let headers = self.headers.iter().filter(|(key, _)| key == "link").map(|(_, value)| value.as_str());
+        headers.flat_map(|value| value.split('<').skip(1)).find_map(|link| {
+            // A target may have commas, but no angle brackets.
+            let (target, parameters) = link.split_once('>')?;
+            parameters.split(';').any(is_next).then_some(target)
+        })
     }
 
     /// The response, if its status is below 300.
@@ -180,6 +179,13 @@ fn http_date_seconds(text: &str) -> Option<u64> {
         march_year * 365 + march_year / 4 - march_year / 100 + march_year / 400 + (march_month * 153 + 2) / 5 + day - 1;
     const DAYS_TO_1970: u64 = 719_468;
     Some((days.checked_sub(DAYS_TO_1970)?) * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+/// Whether a parameter of a link says that the link leads to the next page: `rel="next"`.
+fn is_next(parameter: &str) -> bool {
+    let Some((name, value)) = parameter.trim_end_matches([',', ' ', '\t']).split_once('=') else { return false };
+    let mut relations = value.trim().trim_matches('"').split_ascii_whitespace();
+    name.trim().eq_ignore_ascii_case("rel") && relations.any(|relation| relation.eq_ignore_ascii_case("next"))
 }
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ impl Cloud for Aws<'_> {
         let actions: Vec<_> = calls.iter().map(Call::action).collect();
         self.sent.set(self.sent.get() + calls.len());
         // AWS answers in JSON to a request that accepts JSON.
-        let request = |call: &Call| self.api(call.service).post(&[""]).accept("text/xml").body(FORM, call.body());
+        let request = |call: &Call| self.api(call.service).root("POST").accept("text/xml").body(FORM, call.body());
         let responses = send_all_any(calls.iter().map(request).collect());
         let understood = |(action, response): (&'static str, Result<skysail_guest_sdk::http::Response>)| {
             let response = response.map_err(|error| error.context(action))?;

@@ -200,7 +200,7 @@ impl<'a> OpenStack<'a> {
     pub(crate) fn octavia(&self) -> Result<Version> {
         self.discovered("octavia", || {
             let root = catalog::octavia_root(self.endpoint(Api::LoadBalancer)?, self.settings)?;
-            let Versions { versions } = self.api(&root).get(&[""]).send()?.json()?;
+            let Versions { versions } = self.api(&root).root("GET").send()?.json()?;
             let newest = versions.iter().filter_map(|version| version.id.parse().ok()).max();
             newest.ok_or_else(|| Error::Internal(format!("{root} lists no version of the load-balancer API")))
         })

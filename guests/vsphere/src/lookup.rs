@@ -100,9 +100,11 @@ pub(crate) fn find<C: Cloud>(
         page.ask(number, |page| read_searched(cloud, page, paths)); // (client)
     }
     page.choose_proven(); // (pure)
-    for ((number, cloud), list) in clouds.iter().enumerate().zip(lists) {
+    for ((number, cloud), (list, index)) in clouds.iter().enumerate().zip(lists.into_iter().zip(&*indexes)) {
         if page.has_absent() {
-            page.ask(number, |page| check_evidence(cloud, list, &page.found_in(cloud.name())).map(|()| Vec::new())); // (client)
+            // Their UUIDs are known.
+            let known = |page: &Page<'_>| index.values().cloned().chain(page.found_in(cloud.name())).collect();
+            page.ask(number, |page| check_evidence(cloud, list, &known(page)).map(|()| Vec::new())); // (client)
         }
     }
     let found = page.finish()?; // (pure)
@@ -179,10 +181,10 @@ fn with_uuid_of_query(mut machine: Machine, queries: &[Query<'_>], found: &[Vec<
 
 /// An account that may not read a machine does not find it, and a machine without a UUID is found
 /// by none: either would look gone. `list` is the list of all machines, if this call has read it.
-fn check_evidence<C: Cloud>(cloud: &C, list: Option<Vec<Machine>>, found: &BTreeSet<&str>) -> Result<()> {
+fn check_evidence<C: Cloud>(cloud: &C, list: Option<Vec<Machine>>, known: &BTreeSet<String>) -> Result<()> {
     evidence::check(cloud.name(), &cloud.containers()?, &cloud.roles()?)?;
     let machines = list.map_or_else(|| cloud.list(Machine::IDENTITY), Ok)?;
-    evidence::check_uuids(cloud.name(), &machines, found)
+    evidence::check_uuids(cloud.name(), &machines, known)
 }
 
 fn distinct(ids: impl Iterator<Item = String>) -> Vec<String> {

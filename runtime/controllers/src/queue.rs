@@ -28,10 +28,9 @@ pub(crate) use metrics::{QueueLabels, QueueMetrics};
 
 mod metrics;
 
-/// After this many conflicts in a row, a change of the object no longer ends the backoff. Another
-/// client may write the object each time before we do: then each try, with its call to the cloud,
-/// would cause the next one. Without such a client, the change that the watch delivers after the
-/// first conflict ends the conflicts.
+/// After this many conflicts or outages of the Kubernetes API in a row, a change of the object no
+/// longer ends the backoff, which is at most 10 s. Another client may write the object each time
+/// before we do: then each try, with its call to the cloud, would cause the next one.
 const CONFLICTS_UNTIL_WAIT: u32 = 3;
 
 /// When to run a key again after it ran.
@@ -59,6 +58,9 @@ enum Again {
 struct Run {
     since: Instant,
     again: Again,
+    /// Whether this run ended with a conflict or an outage of the Kubernetes API, after others in a
+    /// row.
+    contended: bool,
 }
 
 /// The consecutive failures of a key.
@@ -80,6 +82,8 @@ struct Inner<K> {
     due: HashMap<K, Due>,
     /// The keys of `due` whose wait a nudge ends.
     within: HashSet<K>,
+    /// The keys of `due` whose wait not even a change of the object ends.
+    held: HashSet<K>,
     running: HashMap<K, Run>,
     failures: HashMap<K, Failures>,
     sequence: u64,
@@ -100,6 +104,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             delayed: BTreeMap::new(),
             due: HashMap::new(),
             within: HashSet::new(),
+            held: HashSet::new(),
             running: HashMap::new(),
             failures: HashMap::new(),
             sequence: 0,
@@ -113,7 +118,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// most 10 s, goes on.
     pub(crate) fn add(&self, key: K) {
         let mut inner = self.lock();
-        if inner.is_contended(&key) && inner.due.contains_key(&key) {
+        if inner.held.contains(&key) {
             return;
         }
         let now = Instant::now();
@@ -205,9 +210,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub(crate) fn done(&self, key: K, next: Next) {
         let mut inner = self.lock();
         let now = Instant::now();
-        let again = inner.end(&key, now);
+        let (again, contended) = inner.end(&key, now);
         match (again, next) {
-            (Again::Added(_), Next::After(after)) if inner.is_contended(&key) => inner.delay(key, now + after),
+            (_, Next::After(after) | Next::Within(after)) if contended => {
+                inner.delay(key.clone(), now + after);
+                inner.held.insert(key);
+            }
             (Again::Added(since), _) => inner.wait(key, since),
             (Again::Nudged, Next::OnChange | Next::Within(_)) => inner.make_ready(key, now),
             (_, Next::After(after)) => inner.delay(key, now + after),
@@ -240,6 +248,10 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         let failures = inner.failures.entry(key.clone()).or_default();
         let before = failures.at_api;
         (failures.at_api, failures.denied) = (before.saturating_add(1), false);
+        let contended = failures.at_api >= CONFLICTS_UNTIL_WAIT;
+        if let Some(run) = inner.running.get_mut(key) {
+            run.contended = contended;
+        }
         before
     }
 
@@ -306,15 +318,11 @@ impl<K: Clone + Eq + Hash> Inner<K> {
         }
     }
 
-    /// Whether another client seems to write the key's object each time before we do.
-    fn is_contended(&self, key: &K) -> bool {
-        self.failures.get(key).is_some_and(|failures| failures.at_api >= CONFLICTS_UNTIL_WAIT)
-    }
-
     fn undelay(&mut self, key: &K) {
         if let Some(due) = self.due.remove(key) {
             self.delayed.remove(&due);
             self.within.remove(key);
+            self.held.remove(key);
         }
     }
 
@@ -338,6 +346,7 @@ impl<K: Clone + Eq + Hash> Inner<K> {
             let key = entry.remove();
             self.due.remove(&key);
             self.within.remove(&key);
+            self.held.remove(&key);
             self.make_ready(key, at);
         }
     }
@@ -347,15 +356,15 @@ impl<K: Clone + Eq + Hash> Inner<K> {
         if let Some(since) = self.ready_since.remove(&key) {
             self.counts.queue_duration.observe(now.saturating_duration_since(since).as_secs_f64());
         }
-        self.running.insert(key.clone(), Run { since: now, again: Again::No });
+        self.running.insert(key.clone(), Run { since: now, again: Again::No, contended: false });
         Some(key)
     }
 
-    /// Ends a run; returns what was requested meanwhile.
-    fn end(&mut self, key: &K, now: Instant) -> Again {
-        let Some(Run { since, again }) = self.running.remove(key) else { return Again::No };
+    /// Ends a run; returns what was requested meanwhile, and whether the run was contended.
+    fn end(&mut self, key: &K, now: Instant) -> (Again, bool) {
+        let Some(Run { since, again, contended }) = self.running.remove(key) else { return (Again::No, false) };
         self.counts.work_duration.observe(now.saturating_duration_since(since).as_secs_f64());
-        again
+        (again, contended)
     }
 }
 
@@ -443,6 +452,16 @@ mod tests {
             queue.add("a");
         }
         assert_eq!(tries, [0, 0, 0, 1, 2, 3, 4, 5]);
+        queue.next().await;
+        queue.done("a", Next::Within(1_800 * S));
+        queue.add("a");
+        assert_eq!(queue.try_next(), Some("a"), "a wait that follows no conflict ends");
+        queue.failed_at_api(&"a");
+        queue.add("a");
+        queue.done("a", Next::Within(S));
+        queue.nudge("a");
+        queue.add("a");
+        assert_eq!((queue.try_next(), queue.delayed()), (None, vec!["a"]), "a wait until a change is held, too");
         queue.next().await;
         queue.forget(&"a");
         queue.done("a", Next::After(S));

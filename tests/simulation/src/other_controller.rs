@@ -35,12 +35,11 @@ impl OtherController {
         Self { server, referee, story }
     }
 
-    /// Whether the controller writes before this request: a patch of a Service or of a node, and
-    /// not of its status.
+    /// Whether the controller writes before this request: a patch of a Service, of which our
+    /// processes write the finalizer together with the status, or of a node without its status.
     pub(crate) fn is_interested_in(request: &RequestInfo) -> bool {
-        request.verb == "patch"
-            && request.subresource.is_empty()
-            && ["services", "nodes"].contains(&request.resource.as_str())
+        let RequestInfo { verb, resource, subresource, .. } = request;
+        *verb == "patch" && (resource == "services" || resource == "nodes" && subresource.is_empty())
     }
 
     /// Adds a finalizer to the Service or a taint to the node, which both have to stay. An object

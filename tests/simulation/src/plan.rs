@@ -52,7 +52,7 @@ mod most {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ApiWeather {
     pub(crate) conflict: f64,
-    /// Of patches: another controller writes the object just before.
+    /// Of patches of Services and nodes: another controller writes the object just before.
     pub(crate) second: f64,
     pub(crate) too_many: f64,
     pub(crate) internal: f64,

@@ -63,7 +63,7 @@ fn look_ups_of_one_call_have_a_bound() {
     let aws = world([]);
     let nodes: Vec<_> = (0..100).map(|n| node(&format!("node-{n:03}"), Some(&machine(n).id))).collect();
     let mut reported = [false; 100];
-    for turn in 0..5 {
+    for turn in 0..40 {
         let nodes = NodeSet::of(nodes.clone());
         let answers = describe(&aws, &settings(""), &nodes, Detail::State, Turn::of(turn)).unwrap();
         let gone: Vec<_> = answers.iter().map(|answer| matches!(answer, Err(Error::NotFound(_)))).collect();

@@ -39,18 +39,18 @@ pub(super) fn check(vcenter: &str, places: &[Ref], above: &[Entity]) -> Result<(
     }
 }
 
-/// Checks that each machine has a UUID, except the machines that this call has found by their IDs.
+/// Checks that each machine has a UUID, except the machines of these IDs, whose UUIDs are known.
 ///
 /// # Errors
 ///
 /// `unavailable` where one has none: it may be the machine of any node.
-pub(super) fn check_uuids(vcenter: &str, machines: &[Machine], found: &BTreeSet<&str>) -> Result<()> {
-    let is_unknown = |machine: &&Machine| machine.uuid.is_empty() && !found.contains(machine.id.as_str());
+pub(super) fn check_uuids(vcenter: &str, machines: &[Machine], known: &BTreeSet<String>) -> Result<()> {
+    let is_unknown = |machine: &&Machine| machine.uuid.is_empty() && !known.contains(&machine.id);
     match machines.iter().find(is_unknown) {
         None => Ok(()),
         Some(Machine { id, .. }) => Err(Error::Unavailable(format!(
-            "{vcenter}: machine {id} has no UUID that can be read, so it is unknown which machines are gone; make its \
-             datastore available, or remove the machine from the inventory"
+            "{vcenter}: machine {id} has no UUID that can be read, so it is unknown which machines are gone; wait until \
+             the machine is created, or make its datastore available"
         ))),
     }
 }

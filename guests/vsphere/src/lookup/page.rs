@@ -1,7 +1,5 @@
 //! The nodes of one call, and what is known of each.
 
-use std::collections::BTreeSet;
-
 use skysail_guest_sdk::{Error, Result, instances::Turn};
 
 use super::{Found, Key, Wanted, roster::Roster};
@@ -42,13 +40,13 @@ impl<'w> Page<'w> {
     }
 
     /// The IDs of the machines that were chosen in the vCenter of this name.
-    pub(super) fn found_in(&self, vcenter: &str) -> BTreeSet<&str> {
+    pub(super) fn found_in(&self, vcenter: &str) -> Vec<String> {
         let is_there = |found: &&Found| self.vcenters.get(found.vcenter) == Some(&vcenter);
         let chosen = self.nodes.iter().filter_map(|(_, state)| match state {
             State::Done(Ok(found)) => Some(&**found),
             State::Done(Err(_)) | State::Open(_) | State::Later => None,
         });
-        chosen.filter(is_there).map(|found| found.machine.id.as_str()).collect()
+        chosen.filter(is_there).map(|found| found.machine.id.clone()).collect()
     }
 
     /// Asks a vCenter for machines of the open nodes, unless it has failed or nothing is open.
