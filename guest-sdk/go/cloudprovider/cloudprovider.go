@@ -83,8 +83,8 @@ func New(options Options) *Cloud {
 	return cloud
 }
 
-// pageNodes fits the limit httpRequests, 64 by default: vendors' code sends up to seven requests for
-// each node (its ID; addresses, type and zone, each by ID and by name), and some for a login.
+// pageNodes fits the limit httpRequests, 64 by default: vendors' code sends up to seven requests
+// for each node (its ID; addresses, type and zone, each by ID and by name), and some for a login.
 const pageNodes = 8
 
 // Describe is [provider.Identity]'s, as the methods below.

@@ -102,7 +102,7 @@ pub(crate) fn find<C: Cloud>(
     page.choose_proven(); // (pure)
     for ((number, cloud), (list, index)) in clouds.iter().enumerate().zip(lists.into_iter().zip(&*indexes)) {
         if page.has_absent() {
-            // Their UUIDs are known.
+            // The index has the UUIDs of these machines.
             let known = |page: &Page<'_>| index.values().cloned().chain(page.found_in(cloud.name())).collect();
             page.ask(number, |page| check_evidence(cloud, list, &known(page)).map(|()| Vec::new())); // (client)
         }
