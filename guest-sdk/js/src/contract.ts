@@ -159,7 +159,9 @@ export namespace types {
 
   export type TrafficPolicy = "cluster" | "local";
 
-  export type SessionAffinity = { tag: "none" } | { tag: "client-ip"; val: number };
+  export type SessionAffinity =
+    | { tag: "none" }
+    | { tag: "client-ip"; val: number };
 
   /** One entry of `spec.ports`. */
   export interface ServicePort {
