@@ -140,13 +140,12 @@ export class Response {
 
   /**
    * The body as JSON; throws `internal` where it is something else, empty or null: what is absent
-   * must not read as "there is none". Check what is inside, for example by `requireTexts`. An
-   * integer beyond `Number.MAX_SAFE_INTEGER` is its text: as a number, an ID would be another one.
+   * must not read as "there is none". Check what is inside, for example by `requireTexts`.
    */
   json(): unknown {
     let value: unknown;
     try {
-      value = JSON.parse(withExactIntegers(this.text()));
+      value = JSON.parse(this.text());
     } catch (error) {
       if (error instanceof ProviderError) throw error;
       throw internal(`${this.line}: unexpected JSON: ${error instanceof Error ? error.message : error}`);
@@ -334,17 +333,6 @@ export class API {
     return this.request("DELETE", ...segments);
   }
 }
-
-const stringOrNumber = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
-/** An element or member that is a long integer, or looks like one within a string. */
-const longInteger = /(?:^|[:[,])\s*-?[1-9]\d{15,}\s*(?:[,\]}]|$)/;
-
-/** JSON with each integer that a number cannot hold as a string. */
-const withExactIntegers = (json: string): string => {
-  const exact = (token: string) =>
-    /^-?[1-9]\d{15,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token;
-  return longInteger.test(json) ? json.replace(stringOrNumber, exact) : json;
-};
 
 // A segment "." or ".." would mean another path.
 const escapeSegment = (segment: string) =>
