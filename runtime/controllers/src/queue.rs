@@ -12,7 +12,7 @@
 //! interpret keys.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -75,15 +75,22 @@ struct Failures {
 
 type Due = (Instant, u64);
 
+/// What ends the wait of a delayed key.
+#[derive(Clone, Copy)]
+enum Ends {
+    /// The time, an add or a nudge.
+    ByNudge,
+    /// The time, or an add.
+    ByAdd,
+    /// The time alone.
+    AtTime,
+}
+
 struct Inner<K> {
     ready: VecDeque<K>,
     ready_since: HashMap<K, Instant>,
     delayed: BTreeMap<Due, K>,
-    due: HashMap<K, Due>,
-    /// The keys of `due` whose wait a nudge ends.
-    within: HashSet<K>,
-    /// The keys of `due` whose wait not even a change of the object ends.
-    held: HashSet<K>,
+    due: HashMap<K, (Due, Ends)>,
     running: HashMap<K, Run>,
     failures: HashMap<K, Failures>,
     sequence: u64,
@@ -103,8 +110,6 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             ready_since: HashMap::new(),
             delayed: BTreeMap::new(),
             due: HashMap::new(),
-            within: HashSet::new(),
-            held: HashSet::new(),
             running: HashMap::new(),
             failures: HashMap::new(),
             sequence: 0,
@@ -118,7 +123,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// most 10 s, goes on.
     pub(crate) fn add(&self, key: K) {
         let mut inner = self.lock();
-        if inner.held.contains(&key) {
+        if matches!(inner.due.get(&key), Some((_, Ends::AtTime))) {
             return;
         }
         let now = Instant::now();
@@ -140,7 +145,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             run.again = run.again.max(Again::Nudged);
             return;
         }
-        if inner.due.contains_key(&key) && !inner.within.contains(&key) {
+        if matches!(inner.due.get(&key), Some((_, Ends::AtTime | Ends::ByAdd))) {
             return;
         }
         inner.undelay(&key);
@@ -159,7 +164,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             inner.run_again(&key, now);
             return;
         }
-        inner.delay(key, now + after);
+        inner.delay(key, now + after, Ends::ByAdd);
         drop(inner);
         self.wake.notify_one();
     }
@@ -213,16 +218,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         let (again, contended) = inner.end(&key, now);
         match (again, next) {
             (_, Next::After(after) | Next::Within(after)) if contended => {
-                inner.delay(key.clone(), now + after);
-                inner.held.insert(key);
+                inner.delay(key, now + after, Ends::AtTime);
             }
             (Again::Added(since), _) => inner.wait(key, since),
             (Again::Nudged, Next::OnChange | Next::Within(_)) => inner.make_ready(key, now),
-            (_, Next::After(after)) => inner.delay(key, now + after),
-            (Again::No, Next::Within(after)) => {
-                inner.delay(key.clone(), now + after);
-                inner.within.insert(key);
-            }
+            (_, Next::After(after)) => inner.delay(key, now + after, Ends::ByAdd),
+            (Again::No, Next::Within(after)) => inner.delay(key, now + after, Ends::ByNudge),
             (Again::No, Next::OnChange) => {}
         }
         drop(inner);
@@ -319,22 +320,20 @@ impl<K: Clone + Eq + Hash> Inner<K> {
     }
 
     fn undelay(&mut self, key: &K) {
-        if let Some(due) = self.due.remove(key) {
+        if let Some((due, _)) = self.due.remove(key) {
             self.delayed.remove(&due);
-            self.within.remove(key);
-            self.held.remove(key);
         }
     }
 
-    fn delay(&mut self, key: K, at: Instant) {
-        if self.ready_since.contains_key(&key) || self.due.get(&key).is_some_and(|(due, _)| *due <= at) {
+    fn delay(&mut self, key: K, at: Instant, ends: Ends) {
+        if self.ready_since.contains_key(&key) || self.due.get(&key).is_some_and(|((due, _), _)| *due <= at) {
             return;
         }
         self.undelay(&key);
         self.sequence += 1;
         let due = (at, self.sequence);
         self.delayed.insert(due, key.clone());
-        self.due.insert(key, due);
+        self.due.insert(key, (due, ends));
     }
 
     fn promote(&mut self, now: Instant) {
@@ -345,8 +344,6 @@ impl<K: Clone + Eq + Hash> Inner<K> {
             }
             let key = entry.remove();
             self.due.remove(&key);
-            self.within.remove(&key);
-            self.held.remove(&key);
             self.make_ready(key, at);
         }
     }
