@@ -1,7 +1,7 @@
 //! `instances.describe` from a list of all machines. A machine that the list lacks is looked up
 //! before it is reported as gone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{Error, Instance, NodeSet, Result, clock, provider_id};
 
@@ -110,29 +110,41 @@ fn describe_in<M: Machine>(
     let ids: HashMap<_, _> = machines.iter().map(|machine| (machine.id(), machine)).collect();
     let names: HashMap<_, _> = machines.iter().map(|machine| (machine.name(), machine)).collect();
     let columns: Vec<_> = nodes.names().into_iter().zip(nodes.provider_ids()).collect();
-    let listed = |(name, id): &(String, Option<String>)| {
-        let id = id.as_deref().map(|id| provider_id::parse(scheme, id)).transpose()?;
-        Ok(id.map_or_else(|| names.get(name.as_str()), |id| ids.get(id)).map(|machine| machine.instance()))
+    let keys: Vec<Result<By<'_>>> = columns.iter().map(|(name, id)| By::of(scheme, name, id.as_deref())).collect();
+    let listed = |by: By<'_>| match by {
+        By::Id(id) => ids.get(id).copied(),
+        By::Name(name) => names.get(name).copied(),
     };
-    let mut answers: Vec<Result<Option<Instance>>> = columns.iter().map(listed).collect();
-    let lacking = answers.iter_mut().zip(&columns).filter(|(answer, _)| matches!(answer, Ok(None)));
-    let mut lacking: Vec<_> = lacking.collect();
+    let lacks = |key: &Result<By<'_>>| key.as_ref().is_ok_and(|by| listed(*by).is_none());
+    let lacking = keys.iter().zip(&columns).enumerate().filter(|(_, (key, _))| lacks(key));
+    let mut lacking: Vec<_> = lacking.map(|(place, (_, (name, _)))| (place, name)).collect();
     if lacking.len() > CONFIRMED_MAX {
-        turn().order(&mut lacking, CONFIRMED_MAX, |(_, (name, _))| name);
+        turn().order(&mut lacking, CONFIRMED_MAX, |(_, name)| name);
+        lacking.truncate(CONFIRMED_MAX);
     }
-    for (place, (answer, (name, id))) in lacking.into_iter().enumerate() {
-        let id = id.as_deref().and_then(|id| provider_id::parse(scheme, id).ok());
-        *answer = if place < CONFIRMED_MAX {
-            M::look_up(id.map_or(By::Name(name), By::Id)).map(|machine| Some(machine.instance()))
-        } else {
-            Err(Error::Unavailable(format!(
+    let have_the_turn: HashSet<usize> = lacking.into_iter().map(|(place, _)| place).collect();
+    let nodes = keys.into_iter().zip(&columns).enumerate();
+    let instances = nodes.map(|(place, (key, (name, _)))| {
+        let by = key?;
+        match listed(by) {
+            Some(machine) => Ok(machine.instance()),
+            None if have_the_turn.contains(&place) => M::look_up(by).map(|machine| machine.instance()),
+            None => Err(Error::Unavailable(format!(
                 "the cloud's list lacks the machine of node {name} and those of other nodes, of which {CONFIRMED_MAX} \
                  are looked up first; a later call looks up this one"
-            )))
-        };
+            ))),
+        }
+    });
+    instances.collect()
+}
+
+impl<'a> By<'a> {
+    fn of(scheme: &str, name: &'a str, id: Option<&'a str>) -> Result<Self> {
+        Ok(match id {
+            Some(id) => Self::Id(provider_id::parse(scheme, id)?),
+            None => Self::Name(name),
+        })
     }
-    let missing = || Err(Error::Internal("the machine was not looked up".to_owned()));
-    answers.into_iter().map(|answer| answer?.map_or_else(missing, Ok)).collect()
 }
 
 #[cfg(test)]
