@@ -115,24 +115,28 @@ func (i *INI) problem(severity Severity, line uint32, key, message string) {
 	i.problems = append(i.problems, Problem{Severity: severity, Line: line, Key: key, Message: message})
 }
 
+// take returns the entries of a key, which somebody has now asked for.
+func (i *INI) take(section, key string) []iniEntry {
+	var entries []iniEntry
+	for index := range i.entries {
+		if entry := &i.entries[index]; entry.is(section, key) {
+			entry.asked = true
+			entries = append(entries, *entry)
+		}
+	}
+	return entries
+}
+
 // Optional returns a value; false where the key is absent. A second value is a problem.
 func (i *INI) Optional(section, key string) (string, bool) {
-	var first *iniEntry
-	for index := range i.entries {
-		entry := &i.entries[index]
-		if !entry.is(section, key) {
-			continue
-		}
-		if entry.asked = true; first != nil {
-			i.problem(Fatal, entry.line, iniPath(section, key), "stands here a second time")
-			continue
-		}
-		first = entry
-	}
-	if first == nil {
+	entries := i.take(section, key)
+	if len(entries) == 0 {
 		return "", false
 	}
-	return first.value, true
+	for _, entry := range entries[1:] {
+		i.problem(Fatal, entry.line, iniPath(section, key), "stands here a second time")
+	}
+	return entries[0].value, true
 }
 
 // Required returns a value; an absent or empty one is a problem.
@@ -147,11 +151,8 @@ func (i *INI) Required(section, key string) string {
 // List returns all values of a key that may stand several times, in their order.
 func (i *INI) List(section, key string) []string {
 	var values []string
-	for index := range i.entries {
-		if entry := &i.entries[index]; entry.is(section, key) {
-			entry.asked = true
-			values = append(values, entry.value)
-		}
+	for _, entry := range i.take(section, key) {
+		values = append(values, entry.value)
 	}
 	return values
 }
