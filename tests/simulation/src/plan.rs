@@ -53,7 +53,7 @@ mod most {
 pub(crate) struct ApiWeather {
     pub(crate) conflict: f64,
     /// Of patches of Services and nodes: another controller writes the object just before.
-    pub(crate) second: f64,
+    pub(crate) overtaken: f64,
     pub(crate) too_many: f64,
     pub(crate) internal: f64,
     /// Carried out, and answered with a timeout.
@@ -218,7 +218,7 @@ impl ApiWeather {
         let mut share = |max: f64| if chance.once_in(0.5) { max * share_of(chance) } else { 0.0 };
         Self {
             conflict: share(0.2),
-            second: share(0.3),
+            overtaken: share(0.3),
             too_many: share(0.2),
             internal: share(0.2),
             lost_answer: share(0.2),

@@ -42,7 +42,7 @@ struct Inner {
     /// No watch begins.
     watches_refused: bool,
     /// Another controller writes before each patch of a Service or a node.
-    always_second: bool,
+    overtakes_always: bool,
     /// No process may list Services.
     services_forbidden: bool,
     /// No process receives the answer to its deletion of a node.
@@ -62,7 +62,7 @@ impl Weather {
             chance: Chance::of(plan.seed, "api"),
             cut_off: BTreeSet::new(),
             watches_refused: false,
-            always_second: false,
+            overtakes_always: false,
             services_forbidden: false,
             node_deletions_lost: false,
         };
@@ -93,8 +93,8 @@ impl Weather {
     }
 
     /// Another controller writes before each patch of a Service or a node, or no longer.
-    pub(crate) fn be_always_second(&self, second: bool) {
-        self.lock().always_second = second;
+    pub(crate) fn overtake_always(&self, overtakes: bool) {
+        self.lock().overtakes_always = overtakes;
     }
 
     /// From now on no process receives the answer to its deletion of a node.
@@ -153,7 +153,7 @@ impl Faults for Weather {
             }
         }
         if OtherController::is_interested_in(request) {
-            let (always, sometimes) = self.lock().is_second();
+            let (always, sometimes) = self.lock().is_overtaken();
             if always {
                 self.other_controller.writes(request);
             } else if sometimes {
@@ -180,8 +180,8 @@ impl Faults for Weather {
 
 impl Inner {
     /// Whether another controller writes before each patch, and before this one.
-    fn is_second(&mut self) -> (bool, bool) {
-        (self.always_second, self.chance.once_in(self.api.second))
+    fn is_overtaken(&mut self) -> (bool, bool) {
+        (self.overtakes_always, self.chance.once_in(self.api.overtaken))
     }
 
     fn draw(&mut self, request: &RequestInfo, writes: bool) -> Fault {

@@ -18,7 +18,7 @@ const REFUSED: Duration = Duration::from_secs(200);
 const ROTATED: Duration = Duration::from_secs(80);
 /// How long another controller writes before each patch of ours: longer than two periods of the
 /// budget.
-const CONTESTED: Duration = Duration::from_mins(4);
+const OVERTAKEN: Duration = Duration::from_mins(4);
 /// So many machines that the breaker's percentage and its rule for small clusters differ.
 const MACHINES: usize = 7;
 /// The breaker lets no more machines go by its rule for small clusters.
@@ -73,10 +73,10 @@ impl Day {
     async fn another_controller_is_first(&mut self, cloud: &Arc<Cloud>) -> Vec<String> {
         self.site.story.tell("calm", "another controller writes before each patch of a Service or a node");
         self.site.referee.operation();
-        self.weather.be_always_second(true);
+        self.weather.overtake_always(true);
         self.people.act_on(cloud).await;
-        self.pass(CONTESTED).await;
-        self.weather.be_always_second(false);
+        self.pass(OVERTAKEN).await;
+        self.weather.overtake_always(false);
         told(self.becomes_well(PROMPT, Self::differences).await, "although no other controller writes")
     }
 
