@@ -27,7 +27,8 @@ use crate::{
 };
 
 /// Sends all requests in parallel, as far as the host's limits allow; one answer for each, in
-/// order, already [checked](Response::check).
+/// order, already [checked](Response::check). A request that cannot be sent is answered with its
+/// error, as by [`Request::send`], and the others are sent.
 #[must_use]
 #[track_caller]
 pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response>> {
@@ -42,9 +43,18 @@ pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response>> {
 #[track_caller]
 pub fn send_all_any(requests: Vec<Request>) -> Vec<Result<Response>> {
     host_only("http::send_all");
-    let (lines, raw): (Vec<_>, Vec<_>) =
-        requests.into_iter().map(|request| (request.line(), request.into_raw())).unzip();
-    lines.into_iter().zip(http::send_all(&raw)).map(|(line, answer)| Response::from_answer(line, answer)).collect()
+    let mut raw = Vec::with_capacity(requests.len());
+    let lines: Vec<Result<String>> = requests
+        .into_iter()
+        .map(|request| {
+            let (line, request) = request.into_raw()?;
+            raw.push(request);
+            Ok(line)
+        })
+        .collect();
+    let mut answers = http::send_all(&raw).into_iter();
+    let missing = || Err(Failure::Interrupted("the host has fewer answers than requests".to_owned()));
+    lines.into_iter().map(|line| Response::from_answer(line?, answers.next().unwrap_or_else(missing))).collect()
 }
 
 /// As [`send_all`], for requests that must all succeed. A failure is returned after every request

@@ -213,11 +213,8 @@ impl Request {
     #[track_caller]
     pub fn send_any(self) -> Result<Response> {
         host_only("http::Request::send");
-        let line = self.line();
-        if let Some(broken) = self.broken {
-            return Err(Error::Internal(broken).context(&line));
-        }
-        Response::from_answer(line, http::send(&self.raw))
+        let (line, raw) = self.into_raw()?;
+        Response::from_answer(line, http::send(&raw))
     }
 
     /// The URL with the query.
@@ -237,13 +234,13 @@ impl Request {
         format!("{} {path}", self.raw.method)
     }
 
-    /// The request for `send-all`; a request that may not be sent becomes one that the host refuses
-    /// as malformed.
-    pub(super) fn into_raw(mut self) -> RawRequest {
-        if self.broken.is_some() {
-            self.raw.method.clear();
+    /// The [line](Request::line) and what the host gets; an error for a request that cannot be sent.
+    pub(super) fn into_raw(self) -> Result<(String, RawRequest)> {
+        let line = self.line();
+        match self.broken {
+            Some(broken) => Err(Error::Internal(broken).context(&line)),
+            None => Ok((line, self.raw)),
         }
-        self.raw
     }
 }
 
@@ -282,6 +279,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Api;
+    use crate::Error;
 
     #[test]
     fn the_origin_of_an_endpoint_ends_after_host_or_port() {
@@ -306,8 +304,8 @@ mod tests {
     #[test]
     fn a_request_whose_path_has_an_empty_segment_is_not_sent() {
         let request = Api::new("https://api.example.com").delete(&["servers", ""]);
-        assert_eq!(request.broken.as_deref(), Some("segment 2 of the path is empty"));
-        assert_eq!(request.into_raw().method, "", "the host refuses it as malformed");
+        let error = "DELETE https://api.example.com/servers/: segment 2 of the path is empty".to_owned();
+        assert_eq!(request.into_raw().map(|_| ()), Err(Error::Internal(error)));
         for request in [Api::new("https://api.example.com").get(&[]), Api::new("https://api.example.com").root("POST")]
         {
             assert_eq!(request.broken, None);
