@@ -27,8 +27,10 @@ use crate::{
 };
 
 /// Sends all requests in parallel, as far as the host's limits allow; one answer for each, in
-/// order, already [checked](Response::check). A request that cannot be sent is answered with its
-/// error, as by [`Request::send`], and the others are sent.
+/// order, already [checked](Response::check).
+///
+/// A request that cannot be sent is answered with its error, as by [`Request::send`], and the
+/// others are sent.
 #[must_use]
 #[track_caller]
 pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response>> {

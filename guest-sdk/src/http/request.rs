@@ -234,7 +234,7 @@ impl Request {
         format!("{} {path}", self.raw.method)
     }
 
-    /// The [line](Request::line) and what the host gets; an error for a request that cannot be sent.
+    /// The [line](Request::line) and what the host gets, or why the request cannot be sent.
     pub(super) fn into_raw(self) -> Result<(String, RawRequest)> {
         let line = self.line();
         match self.broken {

@@ -13,6 +13,7 @@ mod plan;
 mod registry;
 mod run;
 mod status;
+mod support_bundle;
 mod values;
 
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub(crate) use plan::PlanArgs;
 pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
 pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
+pub(crate) use support_bundle::SupportBundleArgs;
 pub(crate) use values::{object_name, parse_duration, parse_duration_or_zero};
 
 #[cfg(feature = "dev")]
@@ -91,6 +93,8 @@ pub(crate) enum Command {
     Call(CallArgs),
     /// Show for each provider which release serves, what is wrong, and what its calls cost.
     Status(StatusArgs),
+    /// Collect the state of the manager and its logs in an archive, without secrets.
+    SupportBundle(SupportBundleArgs),
     /// Show what the manager would change in the cloud and in the cluster, and write nothing.
     Plan(Box<PlanArgs>),
     /// List the load balancers in the cloud that no Service needs, and delete those that you name.
@@ -104,6 +108,9 @@ pub(crate) enum Command {
     /// Print the CustomResourceDefinition of `Provider`, or apply it to the cluster.
     Crd(CrdArgs),
     /// Print a completion script for a shell.
+    ///
+    /// As a plugin of kubectl, `kubectl skysail`, the binary needs no script: links with the names
+    /// `kubectl-skysail` and `kubectl_complete-skysail` to it have to be on the PATH.
     Completions(CompletionsArgs),
 }
 
@@ -162,6 +169,12 @@ pub(crate) struct CallArgs {
     /// Cloud-config of the call; it replaces the cloud-config in the provider file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cloud_config: Option<PathBuf>,
+    /// Call the function this many times, one after the other and without a pause, with the
+    /// provider's cache kept; `RetryAfter` is not waited for. The outcomes, percentiles of the cost
+    /// and limits that are larger than this cost go to standard error, the result of the last call
+    /// to standard output. 1 to 10,000.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) log: QuietLogArgs,
 }

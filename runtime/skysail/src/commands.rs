@@ -9,6 +9,7 @@ mod crd;
 mod dev;
 mod explain;
 mod inspect;
+mod manager_port;
 #[cfg(feature = "dev")]
 mod new;
 mod orphans;
@@ -19,6 +20,7 @@ mod registry;
 mod run;
 mod served;
 mod status;
+mod support_bundle;
 
 use crate::args::Command;
 
@@ -40,6 +42,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
         Command::Status(args) => status::run(&args),
+        Command::SupportBundle(args) => support_bundle::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Plan(args) => plan::run(*args),
         Command::Orphans(args) => orphans::run(args),

@@ -9,6 +9,7 @@ mod commands;
 mod component_file;
 mod custom_resource;
 mod exit;
+mod kubectl_plugin;
 mod leader_migration;
 mod leadership;
 mod output;
@@ -23,7 +24,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use crate::kubectl_plugin::CalledAs;
 
 fn main() -> ExitCode {
     // The compile jail restricts the process before it opens anything: no code may run before this.
@@ -31,5 +32,9 @@ fn main() -> ExitCode {
         return skysail_host::jail::child_main();
     }
     skysail_host::allocator::hold_little_free_memory();
-    exit::code_of(commands::run(args::Args::parse().command))
+    let mut words = std::env::args_os();
+    exit::code_of(match CalledAs::of(words.next()) {
+        CalledAs::Completion => kubectl_plugin::print_candidates(words),
+        called_as => commands::run(kubectl_plugin::parse(called_as).command),
+    })
 }

@@ -60,8 +60,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection to a manager")]
 pub(crate) struct ManagerArgs {
-    /// URL of a manager's HTTPS port: `https://HOST:10258`. The command asks this manager in place
-    /// of the cluster.
+    /// URL of the HTTPS port of a manager, which this command then asks: `https://HOST:10258`.
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) server: Option<Uri>,
     /// File with the bearer token to send.

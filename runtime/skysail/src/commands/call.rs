@@ -7,6 +7,7 @@
 mod cost;
 mod functions;
 mod identity;
+mod repeat;
 
 use std::{
     io::{Read, Write as _},
@@ -20,7 +21,7 @@ use serde_json::Value;
 use skysail_host::slot::{Offer, Refusal, RefusalReason, Slot, SlotOptions, SlotServices};
 use skysail_provider::{Call, Error, EventSink, ProviderEvent};
 
-use self::{cost::Cost, functions::Function};
+use self::{functions::Function, repeat::Spent};
 use crate::{
     args::{CallArgs, LoggingFormat},
     component_file::{self, Contents},
@@ -61,21 +62,21 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let offer = Offer { bytes, origin: format!("file {}", args.file.display()) };
     let services = providers::services(&mut Registry::default())?;
     let options = providers::slot_options(&spec, None)?;
-    let mut records = services.recorder.subscribe();
+    let mut spent = Spent::new(&args.function, &spec.limits, services.recorder.subscribe());
     let checks_config = matches!(function, Function::Identity(identity::Function::CheckConfig { .. }));
     let outcome = match function {
         Function::Identity(function) => {
             let loaded = identity::load(&services, options.sandbox, offer).await.or_exit(Reason::Refused)?;
-            function.call(&loaded, &spec.config).await
+            spent.repeat(args.repeat, async || function.clone().call(&loaded, &spec.config).await).await
         }
         Function::Provider(function) => {
             let slot = slot(services, options, offer).await?;
             check_exported(&args, &slot)?;
             let context = Call { events: Some(Arc::new(PrintedEvents)), ..Call::default() };
-            function.call(&slot, &context).await
+            spent.repeat(args.repeat, async || function.clone().call(&slot, &context).await).await
         }
     };
-    if let Some(cost) = Cost::of(&args.function, &mut records) {
+    if let Some(cost) = spent.shown(args.repeat) {
         // A closed standard error is ignored.
         drop(writeln!(std::io::stderr().lock(), "{cost}"));
     }

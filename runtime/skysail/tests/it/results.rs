@@ -2,7 +2,8 @@
 
 use std::{
     ffi::OsStr,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
+    os::unix::fs::symlink,
     process::{Command, Output, Stdio},
 };
 
@@ -207,6 +208,43 @@ fn completions_offer_no_hidden_command() {
         assert!(code == Some(0) && script.contains("inspect"), "{shell}");
         assert!(!script.contains("__compile"), "{shell}");
     }
+}
+
+/// The name of the link is all that kubectl gives.
+#[test]
+fn links_with_the_names_of_a_kubectl_plugin_run_it_and_complete_its_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, words: &[&str]| {
+        let link = folder.path().join(name);
+        symlink(SKYSAIL, &link).unwrap();
+        let output = Command::new(&link).args(words).current_dir(folder.path()).output().unwrap();
+        fs::remove_file(link).unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, help, _) = run("kubectl-skysail", &["status", "--help"]);
+    assert!(code == Some(0) && help.contains("Usage: kubectl skysail status "), "{help}");
+    let (code, _, error) = run("kubectl-skysail", &["statsu"]);
+    assert!(code == Some(2) && error.contains("kubectl skysail"), "{error}");
+
+    let completed = |words: &[&str]| {
+        let (code, candidates, error) = run("kubectl_complete-skysail", words);
+        assert_eq!((code, &*error), (Some(0), ""));
+        candidates
+    };
+    assert_eq!(
+        completed(&["stat"]),
+        "status\tShow for each provider which release serves, what is wrong, and what its calls cost\n:4\n"
+    );
+    assert_eq!(completed(&["status", "--output", "wi"]).lines().last(), Some(":4"));
+    assert!(completed(&["status", "--output", ""]).starts_with("text\t"));
+    assert!(completed(&["status", "--output=wi"]).starts_with("wide\t"));
+    assert!(completed(&[""]).lines().any(|line| line.starts_with("plan\t")));
+    assert!(!completed(&["__"]).contains("compile"));
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::write(folder.path().join("folder/a.wasm"), "").unwrap();
+    assert_eq!(completed(&["inspect", "fol"]), "folder/\n:2\n");
+    assert_eq!(completed(&["inspect", "folder/a"]), "folder/a.wasm\n:0\n");
+    assert_eq!(completed(&["no-such-command", ""]).lines().last(), Some(":4"));
 }
 
 #[test]

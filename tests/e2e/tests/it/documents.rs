@@ -67,8 +67,8 @@ case " $* " in
 " delete -k "*) more=(--wait=false) ;;
 " wait "*) more=(--timeout=300s) ;;
 esac
-# The first folder of PATH is that of this script.
-PATH=${PATH#*:} exec kubectl "$@" "${more[@]}"
+# The first folder of PATH is that of this script, and of kubectl's plugin.
+exec "$(PATH=${PATH#*:} command -v kubectl)" "$@" "${more[@]}"
 "#;
 
 /// A block of a page between lines of three backticks.

@@ -23,6 +23,7 @@ mod real_mounts;
 mod real_registry;
 mod silent_api_server;
 mod simulated;
+mod support_bundle;
 mod volume_labels;
 mod write_a_provider;
 

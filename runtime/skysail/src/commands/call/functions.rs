@@ -21,7 +21,7 @@ use super::identity;
 use crate::args::function_names;
 
 /// One call, ready to be made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Function {
     /// Needs no cloud-config.
     Identity(identity::Function),
@@ -30,7 +30,7 @@ pub(super) enum Function {
 }
 
 /// A function of the provider with its arguments, as `--json` has them.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all_fields = "camelCase", deny_unknown_fields)]
 pub(super) enum ProviderFunction {
     #[serde(rename = "load-balancers.name")]
@@ -98,14 +98,14 @@ pub(super) enum ProviderFunction {
     },
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfCluster {
     #[serde(default = "kubernetes")]
     cluster: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfService {
     #[serde(default = "kubernetes")]
@@ -114,7 +114,7 @@ pub(super) struct OfService {
     service: Box<Service>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WithNodes {
     #[serde(default = "kubernetes")]

@@ -19,7 +19,7 @@ use skysail_provider::Result;
 use super::functions::value;
 
 /// A function of `identity` with its arguments, as `--json` has them.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) enum Function {
     #[serde(rename = "identity.describe")]

@@ -1,25 +1,19 @@
 //! Reads the state of the providers for `skysail status`: from the objects of the cluster, or from
 //! a manager's HTTPS port. The size of an answer is bounded, and each error has a remedy.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use http::{Request, StatusCode, Uri, uri::Scheme};
-use http_body_util::{BodyExt as _, Limited};
+use http::{StatusCode, Uri};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use kube::{
-    Api, Client, Config,
-    api::DynamicObject,
-    client::Body,
-    config::{AuthInfo, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext},
-};
+use kube::{Api, Client, api::DynamicObject};
 use serde_json::json;
 
 use super::ProviderList;
 use crate::{
     args::ManagerArgs,
     cluster::{Cluster, list_all},
-    commands::run::api_resource,
+    commands::{manager_port, run::api_resource},
     exit::{MarkExt as _, Reason},
     output::plain,
     provider_file::{API_VERSION, KIND},
@@ -28,9 +22,6 @@ use crate::{
 /// Largest answer of a manager, in bytes: 32 providers with the longest texts and all functions of
 /// the contract are below 2 MiB.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
-
-/// How long a manager may take for a connection, and for an answer.
-const MANAGER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The path on the manager's port.
 const PATH: &str = "/providers";
@@ -90,75 +81,14 @@ fn unreadable(error: kube::Error) -> anyhow::Result<Vec<DynamicObject>> {
 /// # Errors
 /// A flag is invalid, the manager does not answer, or the account may not get the path.
 pub(super) async fn of_manager(server: &Uri, args: &ManagerArgs) -> anyhow::Result<ProviderList> {
-    let config = config(server, args).await.or_exit(Reason::Usage)?;
-    let client = Cluster::at(config).client("status").await.or_exit(Reason::Usage)?;
-    asked(client, server.to_string().trim_end_matches('/')).await
-}
-
-/// The client configuration, as kubectl makes it from flags of these names.
-async fn config(server: &Uri, args: &ManagerArgs) -> anyhow::Result<Config> {
-    // A token must not be sent without TLS.
-    if server.scheme() != Some(&Scheme::HTTPS) || server.path().len() > 1 || server.query().is_some() {
-        return Err(anyhow!(
-            "--server {server} is not the URL of an HTTPS port without a path; write the manager's, such as https://HOST:10258"
-        ));
-    }
-    let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    let name = "manager".to_owned();
-    let cluster = kube::config::Cluster {
-        server: Some(server.to_string()),
-        insecure_skip_tls_verify: Some(args.insecure_skip_tls_verify),
-        certificate_authority: text(&args.certificate_authority),
-        tls_server_name: args.tls_server_name.clone(),
-        ..kube::config::Cluster::default()
-    };
-    let user = AuthInfo {
-        token_file: text(&args.token_file),
-        client_certificate: text(&args.client_certificate),
-        client_key: text(&args.client_key),
-        ..AuthInfo::default()
-    };
-    let context = Context { cluster: name.clone(), user: Some(name.clone()), ..Context::default() };
-    let kubeconfig = Kubeconfig {
-        clusters: vec![NamedCluster { name: name.clone(), cluster: Some(cluster), ..NamedCluster::default() }],
-        auth_infos: vec![NamedAuthInfo { name: name.clone(), auth_info: Some(user), ..NamedAuthInfo::default() }],
-        contexts: vec![NamedContext { name: name.clone(), context: Some(context), ..NamedContext::default() }],
-        current_context: Some(name),
-        ..Kubeconfig::default()
-    };
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let mut config = config.context("cannot use one of the files for --server")?;
-    (config.connect_timeout, config.read_timeout) = (Some(MANAGER_TIMEOUT), Some(MANAGER_TIMEOUT));
-    // Ignore HTTP_PROXY: a proxy cannot reach a port-forward on this machine.
-    config.proxy_url = None;
-    Ok(config)
+    let client = manager_port::client(server, args, "status").await.or_exit(Reason::Usage)?;
+    asked(client, &manager_port::shown(server)).await
 }
 
 async fn asked(client: Client, server: &str) -> anyhow::Result<ProviderList> {
-    let request = Request::get(PATH).body(Body::empty()).context("cannot make the request")?;
-    let answer = client.send(request).await.map_err(anyhow::Error::from);
-    let answer = answer.map_err(|error| {
-        let remedy = remedy_of(&format!("{error:#}"));
-        error.context(format!("the manager at {server} does not answer; {remedy}"))
-    });
-    let answer = answer.or_exit(Reason::Unreachable)?;
-    let status = answer.status();
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| anyhow!(error)).with_context(|| {
-        format!("the answer of {server} is incomplete or has more than {ANSWER_BYTES_MAX} bytes; check that the address is that of a manager, and the network to it")
-    });
-    let body = body.or_exit(Reason::Unreachable)?.to_bytes();
+    let (status, body) =
+        manager_port::get(&client, server, PATH, ANSWER_BYTES_MAX).await.or_exit(Reason::Unreachable)?;
     understood(status, &body, server)
-}
-
-/// The remedy for a failed connection. The error types do not tell an untrusted certificate from
-/// other failures, so the text decides.
-fn remedy_of(why: &str) -> &'static str {
-    if why.contains("certificate") {
-        "its certificate is not trusted; name its CA with --certificate-authority or, if the manager made the certificate itself and the connection is a port-forward, use --insecure-skip-tls-verify"
-    } else {
-        "check the address, or forward the port (`kubectl -n skysail-system port-forward deploy/skysail 10258`)"
-    }
 }
 
 fn understood(status: StatusCode, body: &[u8], server: &str) -> anyhow::Result<ProviderList> {

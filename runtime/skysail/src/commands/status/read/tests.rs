@@ -3,14 +3,14 @@
 use std::convert::Infallible;
 
 use expect_test::{Expect, expect};
-use http::{Request, Response, Uri};
+use http::{Request, Response};
 use kube::{Client, client::Body};
 use rstest::rstest;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use super::{ANSWER_BYTES_MAX, asked, config, listed};
-use crate::{args::ManagerArgs, commands::status::ProviderList};
+use super::{ANSWER_BYTES_MAX, asked, listed};
+use crate::commands::status::ProviderList;
 
 /// A server that always gives this answer.
 fn server(status: u16, body: impl Into<Vec<u8>>) -> Client {
@@ -93,59 +93,4 @@ async fn an_answer_that_is_too_large_is_refused() {
     let list = json!({ "kind": "ProviderList", "items": [item(&Value::Null)] });
     assert_eq!(of_manager(200, list.to_string()).await.unwrap().items.len(), 1);
     assert!(of_manager(200, "").await.is_err(), "an empty answer was accepted");
-}
-
-fn manager() -> ManagerArgs {
-    ManagerArgs {
-        server: None,
-        token_file: None,
-        client_certificate: None,
-        client_key: None,
-        certificate_authority: None,
-        tls_server_name: None,
-        insecure_skip_tls_verify: false,
-    }
-}
-
-/// A token must not be sent without TLS.
-#[rstest]
-#[case("http://127.0.0.1:10258")]
-#[case("127.0.0.1:10258")]
-#[case("https://127.0.0.1:10258/metrics")]
-#[case("https://127.0.0.1:10258/?a=b")]
-#[tokio::test]
-async fn only_the_url_of_an_https_port_is_accepted(#[case] server: &'static str) {
-    let error = config(&Uri::from_static(server), &manager()).await.unwrap_err();
-    let reason = "is not the URL of an HTTPS port without a path; write the manager's, such as https://HOST:10258";
-    assert_eq!(error.to_string(), format!("--server {} {reason}", Uri::from_static(server)));
-}
-
-#[tokio::test]
-async fn flags_have_the_effect_that_they_have_in_kubectl_and_a_missing_file_is_an_error() {
-    let server = Uri::from_static("https://127.0.0.1:10258");
-    let args = ManagerArgs {
-        insecure_skip_tls_verify: true,
-        tls_server_name: Some("manager".to_owned()),
-        token_file: Some("token".into()),
-        ..manager()
-    };
-    let made = config(&server, &args).await.unwrap();
-    assert!(made.accept_invalid_certs && made.tls_server_name.as_deref() == Some("manager"));
-    assert_eq!(made.auth_info.token_file.as_deref(), Some("token"));
-    assert!(!config(&server, &manager()).await.unwrap().accept_invalid_certs);
-    let args = ManagerArgs { certificate_authority: Some("absent.pem".into()), ..manager() };
-    let error = format!("{:#}", config(&server, &args).await.unwrap_err());
-    assert!(error.contains("absent.pem"), "{error}");
-}
-
-/// A server that does not answer, and a server with an untrusted certificate.
-#[tokio::test]
-async fn the_error_about_an_unreachable_manager_has_a_remedy() {
-    let lost = |why: &'static str| {
-        let service =
-            service_fn(move |_: Request<Body>| async move { Err::<Response<Body>, _>(std::io::Error::other(why)) });
-        asked(Client::new(service, "default"), "https://m:1")
-    };
-    expect!["the manager at https://m:1 does not answer; check the address, or forward the port (`kubectl -n skysail-system port-forward deploy/skysail 10258`): ServiceError: Connection refused: Connection refused"].assert_eq(&format!("{:#}", lost("Connection refused").await.unwrap_err()));
-    expect!["the manager at https://m:1 does not answer; its certificate is not trusted; name its CA with --certificate-authority or, if the manager made the certificate itself and the connection is a port-forward, use --insecure-skip-tls-verify: ServiceError: invalid peer certificate: UnknownIssuer: invalid peer certificate: UnknownIssuer"].assert_eq(&format!("{:#}", lost("invalid peer certificate: UnknownIssuer").await.unwrap_err()));
 }
