@@ -5,7 +5,8 @@
 //! `CloudControllerManagerWatchBasedRoutesReconciliation` a pass begins when a node was added,
 //! deleted, or changed in a field that its routes depend on, at most once in [`WATCH_PACE`].
 //! Upstream then retries only at the informer's resync; this controller also retries a failure,
-//! with backoff.
+//! with backoff, and repeats the last pass once, [`WATCH_REPEAT`] later: the cloud's list may have
+//! lacked a route.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,6 +34,9 @@ const WATCH_PACE: Duration = Duration::from_secs(10);
 /// suffices here.
 const WATCH_RESYNC: Duration = Duration::from_hours(12);
 
+/// From the last pass that a change began to its repetition: lists of clouds lag by seconds.
+const WATCH_REPEAT: Duration = Duration::from_mins(2);
+
 /// Serves one provider until `stop`.
 pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
     let stop = &lane.stop;
@@ -46,6 +50,7 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
     let (mut releases, mut rotations) = (lane.releases.clone(), lane.rotations.clone());
     let mut reported = ReportedRoutes::default();
     let mut earliest = Instant::now();
+    let mut repeat_at = None;
     queue.add(KEY);
     while stop.run_until_cancelled(queue.ready()).await.is_some() {
         // Another release or other credentials may succeed where the last pass failed or was
@@ -70,7 +75,7 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
         count(&context, &ended);
         let now = Instant::now();
         let next = if watch_based {
-            let next = after_change(&lane, &ended);
+            let next = after_change(&lane, &ended, begun, &mut repeat_at);
             // A change of a node does not shorten the provider's retry-after.
             earliest = match (&ended, next) {
                 (Ended::Refused(..), Next::After(after)) => (begun + WATCH_PACE).max(now + after),
@@ -107,15 +112,23 @@ fn after_period(queue: &WorkQueue<&'static str>, ended: &Ended, due: Duration) -
     }
 }
 
-fn after_change(lane: &Lane, ended: &Ended) -> Next {
+/// `repeat_at` is when the pass after the last change is to be repeated; none once it was, and
+/// after a failure.
+fn after_change(lane: &Lane, ended: &Ended, begun: Instant, repeat_at: &mut Option<Instant>) -> Next {
     let queue = &lane.routes;
+    let repeats = repeat_at.take().is_some_and(|at| begun >= at);
     match (ended, ended.failures()) {
         (_, Some((error, _))) => Next::After(backoff(queue, error)),
         // Another release adds the key.
         (Ended::Idle, _) => lane.off_for(Interface::Routes).map_or(Next::OnChange, Next::Within),
-        _ => {
+        (Ended::Settled { changed: false }, _) if repeats => {
             queue.forget(&KEY);
             Next::After(WATCH_RESYNC)
+        }
+        _ => {
+            queue.forget(&KEY);
+            *repeat_at = Some(Instant::now() + WATCH_REPEAT);
+            Next::After(WATCH_REPEAT)
         }
     }
 }

@@ -236,6 +236,26 @@ async fn with_the_gate_a_new_node_does_not_shorten_a_retry_after() {
     assert_eq!(world.network_unavailable("c").await, "False RouteCreated");
 }
 
+/// Found by the simulation: with the feature gate, the list of the only pass after the deletion of
+/// a node lacks the node's route.
+#[tokio::test(start_paused = true)]
+async fn with_the_gate_a_route_that_a_list_lacked_is_deleted_by_a_repeated_pass() {
+    let world = two().await.set(|settings| settings.watch_based_routes = true).start().await;
+    pass(300 * S).await;
+    let all = routes_of(&world.clouds[0]);
+    assert_eq!(all, ["a 10.120.1.0/24 10.0.0.1"]);
+    world.clouds[0].fake.set_routes(Vec::new());
+    world.delete_node("a").await;
+    pass(60 * S).await;
+    world.clouds[0].fake.set_routes(routes(&["a 10.120.1.0/24"]));
+    drop(world.clouds[0].fake.take_calls());
+    pass(120 * S).await;
+    assert_eq!(world.clouds[0].fake.take_calls(), ["list-routes", "delete-routes a=10.120.1.0/24"]);
+    // The pass after a change is repeated, too.
+    pass(3600 * S).await;
+    assert_eq!(world.clouds[0].fake.take_calls(), ["list-routes"]);
+}
+
 /// Found by the simulation: with the feature gate, the first node of an empty cluster triggers a
 /// pass of every provider.
 #[tokio::test(start_paused = true)]
