@@ -107,7 +107,7 @@ impl Cluster<'_> {
         }
         if pods.len() > PODS_MAX {
             let left = anyhow!("of {} pods the first {PODS_MAX} are read", pods.len());
-            bundle.add("logs of all pods", Err(left));
+            bundle.add("logs", Err(left));
             pods.truncate(PODS_MAX);
         }
         for pod in &pods {
@@ -115,7 +115,7 @@ impl Cluster<'_> {
             output::say(&format!("reading the logs of {name}"));
             if timeout(POD_WITHIN, self.pod(name, pod, bundle)).await.is_err() {
                 let late = anyhow!("the pod's node did not answer within {} s", POD_WITHIN.as_secs());
-                bundle.add(&format!("logs of {name}"), Err(late));
+                bundle.add(&format!("logs/{name}"), Err(late));
             }
         }
     }
