@@ -206,10 +206,8 @@ fn permissions(mut call: Call, rules: &[Rule]) -> Call {
             Source::Other(id) => ("PrefixListIds", "PrefixListId", id.clone()),
         };
         call = call.set(format!("{name}.{set}.1.{key}"), value);
-        // EC2 finds a rule to revoke with and without its description. moto finds a rule about a
-        // group only with its description.
-        let is_about_group = matches!(source, Source::Group(_));
-        if (describes || is_about_group) && !description.is_empty() {
+        // EC2 finds a rule to revoke without its description.
+        if describes && !description.is_empty() {
             call = call.set(format!("{name}.{set}.1.Description"), description);
         }
     }

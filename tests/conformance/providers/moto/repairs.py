@@ -7,7 +7,7 @@ from moto.core.responses import ActionResult
 from moto.core.serialize import AttributePicker
 from moto.core.utils import MISSING, get_value, method_names_from_class
 from moto.ec2.exceptions import DependencyViolationError
-from moto.ec2.models.security_groups import SecurityGroupBackend
+from moto.ec2.models.security_groups import SecurityGroupBackend, SecurityGroupRule
 from moto.ec2.responses.instances import InstanceResponse
 from moto.elb import models as elb
 from moto.elb.exceptions import DuplicateListenerError as DuplicateClassicListener, LoadBalancerNotFoundError
@@ -18,6 +18,7 @@ from moto.elbv2.exceptions import DuplicateListenerError, DuplicateLoadBalancerN
 def apply():
     replace(InstanceResponse, describe_instance_topology)
     replace(SecurityGroupBackend, delete_security_group)
+    replace(SecurityGroupRule, is_same_rule, "__eq__")
     # moto answers the protocol of the clients as that of the machines.
     elb.FakeListener.instance_protocol = None
     replace(elb.LoadBalancer, classic_load_balancer, "__init__")
@@ -60,6 +61,19 @@ def delete_security_group(self, name=None, group_id=None):
     if any(group_id in (one.security_groups or ()) for one in balancers) or group_id in sources:
         raise DependencyViolationError(f"resource {group_id} has a dependent object")
     return delete_security_group.before(self, name, group_id)
+
+
+def is_same_rule(self, other):
+    """AWS does not compare descriptions; moto compares those of rules about a group."""
+    def source(rule):
+        return {key: value for key, value in rule.source_group.items() if key != "Description"}
+    described = self.source_group
+    if source(self) == source(other):
+        self.source_group = other.source_group
+    try:
+        return is_same_rule.before(self, other)
+    finally:
+        self.source_group = described
 
 
 def classic_load_balancer(self, *rest, ports, **named):
