@@ -214,6 +214,13 @@ impl People {
         self.make_machine("late", cloud).await;
     }
 
+    /// Empties the status of each Service of [`Self::act_on`].
+    pub(crate) async fn empty_late_statuses(&self) {
+        for number in 0..3 {
+            self.empty_status(&format!("late-{number}")).await;
+        }
+    }
+
     /// Brings the number of machines of this cloud to at least this one.
     pub(crate) async fn make_machines(&mut self, cloud: &Arc<Cloud>, count: usize) {
         for number in 0..count {

@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
+
 use super::{CALM_MAX, Day};
 use crate::{cloud::Cloud, plan::Epilogue};
 
@@ -19,6 +21,9 @@ const ROTATED: Duration = Duration::from_secs(80);
 /// How long another controller writes before each patch of ours: longer than two periods of the
 /// budget.
 const OVERTAKEN: Duration = Duration::from_mins(4);
+/// How soon a status is written again after the rival has gone: longer than the longest wait before
+/// a repair, which is five minutes.
+const REPAIRED: Duration = Duration::from_mins(7);
 /// So many machines that the breaker's percentage and its rule for small clusters differ.
 const MACHINES: usize = 7;
 /// The breaker lets no more machines go by its rule for small clusters.
@@ -77,7 +82,18 @@ impl Day {
         self.people.act_on(cloud).await;
         self.pass(OVERTAKEN).await;
         self.weather.overtake_always(false);
-        told(self.becomes_well(PROMPT, Self::differences).await, "although no other controller writes")
+        let wrong = told(self.becomes_well(PROMPT, Self::differences).await, "although no other controller writes");
+        if wrong.is_empty() { self.rival_empties_each_status().await } else { wrong }
+    }
+
+    /// The budget of requests limits how often a status is written again.
+    async fn rival_empties_each_status(&mut self) -> Vec<String> {
+        self.site.story.tell("calm", "the rival empties the status of a Service after each write");
+        self.site.referee.operation();
+        self.rival.act_until(Instant::now() + OVERTAKEN);
+        self.people.empty_late_statuses().await;
+        self.pass(OVERTAKEN).await;
+        told(self.becomes_well(REPAIRED, Self::differences).await, "although the rival is gone")
     }
 
     /// The provider finds all other machines, and most are left: the breaker lets these go, though
