@@ -77,7 +77,8 @@ pub struct Bound {
     pub beyond: &'static str,
     /// Why this default and this range.
     pub reason: &'static str,
-    value: fn(&Limits) -> u64,
+    /// The value in these limits.
+    pub value: fn(&Limits) -> u64,
 }
 
 impl Bound {

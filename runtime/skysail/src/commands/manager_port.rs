@@ -7,13 +7,14 @@ use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, uri::Scheme};
 use http_body_util::{BodyExt as _, Limited};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::{
     Client, Config,
     client::Body,
     config::{AuthInfo, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext},
 };
 
-use crate::{args::ManagerArgs, cluster::Cluster};
+use crate::{args::ManagerArgs, cluster::Cluster, output::plain};
 
 /// How long a manager may take for a connection, and for an answer.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -53,6 +54,11 @@ pub(super) async fn get(
         format!("the answer of {server} is incomplete or has more than {bytes_max} bytes; check that the address is that of a manager, and the network to it")
     })?;
     Ok((status, body.to_bytes()))
+}
+
+/// What an answer that is an object of kind Status says, in one line.
+pub(super) fn message_of(body: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Status>(body).ok()?.message.as_deref().map(plain)
 }
 
 /// The remedy for a failed connection. The error types do not tell an untrusted certificate from

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use skysail_host::{BOUNDS, CallRecord, Limits};
+use skysail_host::{BOUNDS, Bound, CallRecord, Limits};
 use tokio::{
     sync::broadcast::{Receiver, error::TryRecvError},
     time::Instant,
@@ -181,7 +181,7 @@ impl fmt::Display for Repeated<'_> {
             let mut used: Vec<_> = calls.iter().filter_map(|call| call.amounts.get(at).copied()).collect();
             used.sort_unstable();
             let [p50, p90, p99] = PERCENTILES.map(|percent| row.shown(percentile(&used, percent)));
-            let limit = row.limit.and_then(|name| limit_of(limits, name)).map(|limit| row.shown(row.amount(limit)));
+            let limit = row.limit.and_then(bound).map(|bound| row.shown(row.amount((bound.value)(limits))));
             line(f, row.name, [p50, p90, p99, row.shown(percentile(&used, 100)), limit.unwrap_or_default()])?;
         }
         match self.suggested() {
@@ -205,7 +205,7 @@ impl Repeated<'_> {
             let at = ROWS.iter().position(|row| row.limit == Some(name))?;
             let (row, refused) = (ROWS.get(at)?, self.spent.refused.get(at)?);
             let largest = answered.iter().filter_map(|call| call.amounts.get(at)).chain([refused]).max()?;
-            let bound = BOUNDS.iter().find(|bound| bound.name == *name)?;
+            let bound = bound(name)?;
             let value = round_up(row.in_limit(*largest).saturating_mul(*room)).clamp(bound.min, bound.max);
             Some(format!("{name}: {value}"))
         };
@@ -213,16 +213,9 @@ impl Repeated<'_> {
     }
 }
 
-/// The value of a limit, by its name in the provider file.
-fn limit_of(limits: &Limits, name: &str) -> Option<u64> {
-    Some(match name {
-        "deadlineMs" => limits.deadline_ms,
-        "cpuTimeMs" => limits.cpu_time_ms,
-        "fuel" => limits.fuel,
-        "memoryBytes" => limits.memory_bytes,
-        "httpRequests" => limits.http_requests,
-        _ => return None,
-    })
+/// The range of a limit, by its name in the provider file.
+fn bound(name: &str) -> Option<&'static Bound> {
+    BOUNDS.iter().find(|bound| bound.name == name)
 }
 
 /// The value that so many percent of the sorted values do not exceed (nearest rank).

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use http::{StatusCode, Uri};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::{Api, Client, api::DynamicObject};
 use serde_json::json;
 
@@ -92,10 +91,7 @@ async fn asked(client: Client, server: &str) -> anyhow::Result<ProviderList> {
 }
 
 fn understood(status: StatusCode, body: &[u8], server: &str) -> anyhow::Result<ProviderList> {
-    let said = || {
-        let said = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
-        said.map(|said| format!(" ({})", plain(&said))).unwrap_or_default()
-    };
+    let said = || manager_port::message_of(body).map(|said| format!(" ({said})")).unwrap_or_default();
     let refused = match status {
         StatusCode::OK => {
             return serde_json::from_slice(body)

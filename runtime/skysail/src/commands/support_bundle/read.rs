@@ -7,14 +7,11 @@ use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
-use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        coordination::v1::Lease,
-        core::v1::{Node, Pod, Service},
-        events::v1::Event,
-    },
-    apimachinery::pkg::apis::meta::v1::Status,
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    coordination::v1::Lease,
+    core::v1::{Node, Pod, Service},
+    events::v1::Event,
 };
 use kube::{
     Api, Client,
@@ -24,6 +21,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use skysail_controllers::names::{LOAD_BALANCER_FINALIZER, PROVIDER_KIND, SYSTEM_NAMESPACE};
+use skysail_serving::options::SECURE_PORT;
 use tokio::time::timeout;
 
 use super::{archive::Bundle, redact::Redaction};
@@ -43,9 +41,6 @@ const LOG_LINES: [u32; 2] = [20_000, 1_000];
 const LOG_BYTES_MAX: u32 = 16 << 20;
 /// Largest answer of a manager's path, in bytes. Metrics of 32 providers have a few MiB.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
-/// The manager's port, where its pod names none `https`.
-const PORT: u64 = 10258;
-
 /// The checks of a manager, which need no permission of the manager.
 const CHECKS: [(&str, &str); 2] = [("livez", "/livez?verbose"), ("readyz", "/readyz?verbose")];
 /// The other paths of a manager.
@@ -188,7 +183,7 @@ impl Cluster<'_> {
         let [most, less] =
             LOG_LINES.map(|lines| format!("{path}&timestamps=true&tailLines={lines}&limitBytes={LOG_BYTES_MAX}"));
         match self.text(&most).await {
-            // The API server has answered, and says the same about fewer lines.
+            // No whole answer in time. A refusal would be the same for fewer lines.
             Err(error) if error.downcast_ref::<kube::Error>().is_some() => self.text(&less).await,
             result => result,
         }
@@ -223,9 +218,8 @@ pub(super) async fn of_manager(client: &Client, server: &str, redaction: &Redact
 /// An answer as text, without secrets, and its length. A failed check is an answer, and every other
 /// error is none.
 fn text_of(redaction: &Redaction, status: StatusCode, body: &Bytes) -> anyhow::Result<(String, String)> {
-    let refused = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
-    match refused {
-        Some(why) if !status.is_success() => Err(anyhow!("{status}: {}", output::plain(&why))),
+    match manager_port::message_of(body) {
+        Some(why) if !status.is_success() => Err(anyhow!("{status}: {why}")),
         _ if status.is_success() || status == StatusCode::INTERNAL_SERVER_ERROR => {
             let text = redaction.text(&String::from_utf8_lossy(body));
             let lines = text.lines().count();
@@ -243,13 +237,13 @@ fn typed(mut objects: Vec<DynamicObject>, resource: &ApiResource) -> Vec<Dynamic
     objects
 }
 
-/// The port `https` of a container of this pod.
+/// The port `https` of a container of this pod, or else the default of `--secure-port`.
 fn port_of(pod: &DynamicObject) -> u64 {
     let of = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
     let containers = pod.data.get("spec").map(|spec| of(spec, "containers")).unwrap_or_default();
     let mut ports = containers.iter().flat_map(|container| of(container, "ports"));
     let named = ports.find(|port| port.get("name").is_some_and(|name| name == "https"));
-    named.and_then(|port| port.get("containerPort")?.as_u64()).unwrap_or(PORT)
+    named.and_then(|port| port.get("containerPort")?.as_u64()).unwrap_or(SECURE_PORT.into())
 }
 
 /// Whether the cloud has, or should have, a load balancer for this Service.

@@ -22,8 +22,11 @@ const STRONG: &str = r"passw(?:or)?d|passphrase|pwd|secret[-_.]?(?:access[-_.]?)
 /// A name after which a secret may stand, and in prose anything else: `the token: 401`.
 const WEAK: &str = "token|secret";
 
-/// A value in quotes, also in those of a string within a string, or up to the next separator.
-const VALUE: &str = r#"\\+"[^"]*"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;&}\]\\:][^\s"',;&}\]\\]*"#;
+/// A value in double quotes, also in those of a string within a string.
+const QUOTED: &str = r#"\\+"[^"]*"|"(?:[^"\\]|\\.)*""#;
+
+/// A value in quotes, or up to the next separator.
+const VALUE: &str = r#"QUOTED|'[^']*'|[^\s"',;&}\]\\:][^\s"',;&}\]\\]*"#;
 
 /// A pattern, with the names above in capitals; its group `value` is the secret, or all of it is.
 const PATTERNS: [&str; 16] = [
@@ -39,7 +42,7 @@ const PATTERNS: [&str; 16] = [
     r#"(?i)[?&](?:sig|x-amz-signature|x-amz-security-token)=(?<value>[^&\s"']+)"#,
     // Headers, as programs log them; a cookie may have quotes.
     r#"(?i)\b[\w-]*session\w*=(?<value>VALUE)"#,
-    r#"(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]*token|[a-z-]*session-id)\\*["']?\s*[:=]\s*(?<value>\\+"[^"]*"|"(?:[^"\\]|\\.)*"|\[[^\]\r\n]*\]|[^"'\[\r\n}]+)"#,
+    r#"(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]*token|[a-z-]*session-id)\\*["']?\s*[:=]\s*(?<value>QUOTED|\[[^\]\r\n]*\]|[^"'\[\r\n}]+)"#,
     r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/=-]{16,})",
     r"\bBasic\s+(?<value>[A-Za-z0-9+/]{12,}={0,2})",
     // A JSON Web Token, the ID of an AWS access key, tokens of GitHub, GitLab and Vault.
@@ -50,7 +53,7 @@ const PATTERNS: [&str; 16] = [
     r"(?i)<(?:\w+:)?password>(?<value>[^<]*)",
     // Names and values: INI, JSON, YAML, flags, queries.
     r#"(?i)(?:(?:STRONG|WEAK)\\*["']?\s*=\s*|(?:STRONG)\\*["']?\s*:[ \t]*|(?:WEAK)\\*["']?:)(?<value>VALUE)"#,
-    r#"(?i)(?:(?:WEAK)\\*["']?\s*:[ \t]*|--[\w-]*(?:STRONG|WEAK)\s+)(?<value>\\+"[^"]*"|"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9._~+/=-]{16,})"#,
+    r#"(?i)(?:(?:WEAK)\\*["']?\s*:[ \t]*|--[\w-]*(?:STRONG|WEAK)\s+)(?<value>QUOTED|'[^']*'|[A-Za-z0-9._~+/=-]{16,})"#,
     // A line of YAML.
     r"(?im)^[ \t]*(?:- )?[\w.-]*(?:STRONG|WEAK):[ \t]+(?<value>\S.*)$",
 ];
@@ -79,7 +82,11 @@ impl Redaction {
     /// A pattern is invalid; a test shows that none is.
     pub(super) fn new(with_config: bool) -> anyhow::Result<Self> {
         let compiled = |pattern: &str| {
-            let pattern = pattern.replace("STRONG", STRONG).replace("WEAK", WEAK).replace("VALUE", VALUE);
+            let pattern = pattern
+                .replace("STRONG", STRONG)
+                .replace("WEAK", WEAK)
+                .replace("VALUE", VALUE)
+                .replace("QUOTED", QUOTED);
             Regex::new(&pattern).context("a pattern is invalid")
         };
         Ok(Self {
