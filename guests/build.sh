@@ -41,12 +41,13 @@ if [ ${#packages[@]} != 0 ]; then CARGO_TARGET_DIR=$build guest-sdk/cargo-wasm.s
 
 cargo build --locked -q -p skysail-componentize
 mkdir -p "$out"
+tool=${CARGO_TARGET_DIR:-target}/debug/skysail-componentize
 # componentize NAME MODULE
 componentize() {
   local name=$1 module=$2
   # Only changed files: a process that watches the directory is not woken without a change.
-  if [ ! -e "$out/$name.wasm" ] || [ "$module" -nt "$out/$name.wasm" ]; then
-    "${CARGO_TARGET_DIR:-target}/debug/skysail-componentize" "$module" "$out/$name.wasm"
+  if [ ! -e "$out/$name.wasm" ] || [ "$module" -nt "$out/$name.wasm" ] || [ "$tool" -nt "$out/$name.wasm" ]; then
+    "$tool" "$module" "$out/$name.wasm"
     say "$(printf '%-28s %7d bytes' "$name.wasm" "$(stat -c %s "$out/$name.wasm")")"
   fi
 }

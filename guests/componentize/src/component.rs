@@ -10,7 +10,7 @@ use wasmparser::{Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::{Resolve, SourceMap, WorldId};
 
-use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time};
+use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time, names::shorten};
 
 /// The component of a core module, or of componentize-qjs, whose components drop what they borrow
 /// too late.
@@ -28,7 +28,7 @@ pub fn component(module: &[u8]) -> Result<Vec<u8>> {
         return drop_borrows_in_time(module);
     }
     let Outline { has_types, needs_adapter, interfaces } = Outline::of(module).context("not a core module")?;
-    let mut module = module.to_vec();
+    let mut module = shorten(module)?;
     if !has_types {
         ensure!(
             !interfaces.is_empty(),

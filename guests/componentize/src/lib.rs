@@ -6,6 +6,7 @@ mod component;
 mod go_bindings;
 mod go_overlay;
 mod js_types;
+mod names;
 
 pub use self::{component::component, go_bindings::go_bindings, go_overlay::go_overlay, js_types::js_types};
 

@@ -45,7 +45,7 @@ pub(crate) fn shared<T: Clone>(
 ///
 /// # Errors
 /// The file is missing.
-fn built(name: &str) -> Result<Vec<u8>> {
+pub fn built(name: &str) -> Result<Vec<u8>> {
     let file: PathBuf = target()?.join("components").join(format!("{name}.wasm"));
     fs::read(&file).with_context(|| format!("{} is missing; run make guests", file.display()))
 }
