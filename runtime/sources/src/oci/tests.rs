@@ -10,6 +10,7 @@ use axum::{
 };
 use expect_test::{Expect, expect};
 use futures::{FutureExt as _, StreamExt as _, stream};
+use skysail_egress::policy::Proxy;
 
 use super::{
     DockerConfig, OciSource, OciSourceSettings, PullOptions, Pulled, Registry, RegistryCredentials, RegistryFailure,
@@ -220,6 +221,30 @@ async fn a_host_that_is_not_listed_is_never_reached_by_plain_http() {
     let mirrored = RegistryOptions { mirrors: vec![mirror.host.clone()], ..options(&server) };
     pull_with(mirrored, &reference(&server, ":v1")).await.unwrap();
     assert_eq!((mirror.asked().len(), server.asked().len()), (0, 3), "the registry alone is named");
+}
+
+/// The proxy resolves the name of the registry, which this machine does not know.
+#[tokio::test]
+async fn a_component_comes_through_the_operators_proxy_and_the_proxys_own_address_is_judged() {
+    let server = Server::start().await;
+    server.component("v1", "component one");
+    let name = "registry.invalid:5000";
+    let through = |trusted_hosts: &[&str]| RegistryOptions {
+        host: name.to_owned(),
+        plain_http: BTreeSet::from([name.to_owned()]),
+        trusted_hosts: trusted_hosts.iter().map(|host| (*host).to_owned()).collect(),
+        proxy: Some(Proxy::parse(&format!("http://{}", server.host)).unwrap()),
+        ..options(&server)
+    };
+    let reference = format!("{name}/org/provider:v1").parse().unwrap();
+    let pulled = pull_with(through(&["127.0.0.1"]), &reference).await.unwrap();
+    assert_eq!(&pulled.bytes[..], b"component one");
+    let requests = server.requests();
+    assert!(requests.iter().all(|asked| asked.header("host") == Some(name)) && requests.len() == 3, "{requests:?}");
+
+    let error = Registry::new(through(&[])).unwrap_err().to_string().replace(&server.host, "127.0.0.1:PORT");
+    expect!["proxy http://127.0.0.1:PORT is not allowed: 127.0.0.1 is loopback; add its host to trustedHosts, or name another one"]
+        .assert_eq(&error);
 }
 
 #[test]
