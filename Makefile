@@ -73,10 +73,10 @@ bench: ## the optimised benchmarks: results in target/criterion; swaps and the c
 	@$(cargo) run --locked --release -p skysail-test-bench --bin swaps -- $(SWAPS)
 	@$(cargo) run --locked --release -p skysail-test-bench --bin side-by-side -- $(SIDE_BY_SIDE)
 
-bench-providers: ## requests, fuel and time of each provider in front of its cloud, as a table
+bench-providers: ## requests, fuel and time of each provider in front of its cloud, beside the requests of the vendor's provider
 	@.ci/setup bench-providers
 	@$(with) guests/build.sh
-	@$(cargo) run --locked --release -p skysail-test-providers --features aws,openstack --bin provider-figures
+	@$(cargo) run --locked --release -p skysail-test-providers --bin provider-figures
 
 image: ## an OCI image of the manager in target/image, without a shell, for a user without rights; the same bytes each time
 	@.ci/setup image

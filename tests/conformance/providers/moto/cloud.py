@@ -112,6 +112,13 @@ class Account:
             for table in tables if table.vpc_id == self.vpc for route in table.routes
         ]
 
+    def forwarding(self):
+        """The machines without the check of source and destination, which they have again then."""
+        machines = [one for one in self.ec2.all_instances() if one.source_dest_check in (False, "false")]
+        for one in machines:
+            one.source_dest_check = True
+        return [self.machine(one.id) for one in machines]
+
     def machine(self, machine):
         return self.ec2.tags[machine]["Name"]
 
@@ -229,6 +236,8 @@ def answer(question):
                     return sorted(account.balancers())
                 case "routes":
                     return sorted(account.routes())
+                case "forwarding":
+                    return sorted(account.forwarding())
     return {}
 
 

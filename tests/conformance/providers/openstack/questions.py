@@ -207,14 +207,17 @@ class Operator:
         return {}
 
     def do_revoke(self, account):
-        """Disables the user, and waits until Nova has forgotten every token that it knew before."""
+        """Disables the user, and waits until the services have forgotten every token that they knew before."""
         me = who(account)
-        # Nova will remember a new token for longer than the provider's.
+        lists = {"nova": "/v2.1/servers", "neutron": "/v2.0/networks", "octavia": "/v2.0/lbaas/loadbalancers"}
+        # The services will remember a new token for longer than the provider's.
         self.tokens.pop((me[0], me[2]))
-        self.send("GET", "nova", "/v2.1/servers", who=me)
+        for service, path in lists.items():
+            self.send("GET", service, path, who=me)
         self.send("PATCH", "keystone", f"/v3/users/{account['user']}", {"user": {"enabled": False}})
-        until(lambda: self.send("GET", "nova", "/v2.1/servers", who=me, accept=(401,)).status_code == 401,
-              "Nova still accepts the token of a user that is disabled")
+        for service, path in lists.items():
+            until(lambda: self.send("GET", service, path, who=me, accept=(401,)).status_code == 401,
+                  f"{service} still accepts the token of a user that is disabled")
         return {}
 
     def do_application_credential(self, account):
@@ -260,6 +263,11 @@ class Operator:
             lines = [line for database, query in ((octavia, OCTAVIA), (neutron, NEUTRON))
                      for (line,) in database.execute(query, {"project": account["project"]})]
         return {"lines": sorted(lines)}
+
+    def do_balancer_ids(self, account):
+        query = "SELECT id FROM load_balancer WHERE project_id = ? AND provisioning_status != 'DELETED'"
+        with self.database("octavia") as octavia:
+            return {"lines": [id for (id,) in octavia.execute(query, [account["project"]])]}
 
     def do_routes(self, account):
         with self.database("neutron") as neutron:

@@ -170,12 +170,16 @@ pub trait Balancers: Cloud {
 
     /// The answer to this request if a quota is used up; none if the cloud has no quota for it.
     fn quota_exceeded(request: &Request) -> Option<Reply>;
+}
 
-    /// Makes a Service use the load balancer of another one; none if the cloud has no such load
-    /// balancers.
-    fn share(&self) -> Option<fn(&mut Service)> {
-        None
-    }
+/// A cloud in which Services can share a load balancer.
+#[async_trait]
+pub trait Shared: Balancers {
+    /// Makes the Service use the only load balancer of the account, which another Service has made.
+    ///
+    /// # Errors
+    /// The account has no load balancer or several.
+    async fn share(&self, service: &mut Service) -> Result<()>;
 }
 
 /// Nodes of a cluster that is compared with the vendor's.
@@ -254,6 +258,19 @@ pub trait Routing: Cloud {
     /// # Errors
     /// The cloud refuses.
     async fn routes(&self) -> Result<Vec<String>>;
+}
+
+/// A cloud whose vendor's provider has routes.
+#[async_trait]
+pub trait JudgedRoutes: Judged + Routing {
+    /// The machines that may forward packets of pods, where [`Routing::routes`] does not say so: a
+    /// line each, sorted. Takes the permission from them, because no deletion of a route does.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn take_forwarding(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The operator's settings for a component.

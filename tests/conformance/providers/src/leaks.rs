@@ -1,5 +1,7 @@
-//! Values of credentials must not be in the log, whatever its level: every line that the process
-//! writes is searched for the values of every world.
+//! Values of credentials must not be in the log, whatever its level.
+//!
+//! Every line that the process writes is searched for the values of every world, and for the tokens
+//! and sessions that a cloud issues. Errors, answers and Events of the provider are lines, too.
 
 use std::{
     io,

@@ -28,6 +28,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use self::tls::Identity;
+use crate::leaks;
 
 /// A request that arrived.
 #[derive(Clone, Debug)]
@@ -275,6 +276,16 @@ async fn exchange(
     }
 }
 
+/// The tokens and sessions that a cloud has just issued: as secret as the password that they stand
+/// for.
+fn issued(headers: &HeaderMap) -> Vec<String> {
+    let texts = |name: &str| headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>();
+    // `vmware_soap_session="VALUE"; Path=/`
+    let cookie = |text: &str| Some(text.split(';').next()?.split_once('=')?.1.trim_matches('"').to_owned());
+    let cookies: Vec<_> = texts("set-cookie").into_iter().filter_map(cookie).collect();
+    texts("x-subject-token").into_iter().map(str::to_owned).chain(cookies).filter(|value| !value.is_empty()).collect()
+}
+
 /// Sends a request on a connection of its own.
 async fn forward(request: http::Request<Full<Bytes>>, service: SocketAddr) -> Result<Response<Bytes>> {
     let stream = TcpStream::connect(service).await.with_context(|| format!("the cloud at {service} is gone"))?;
@@ -283,6 +294,7 @@ async fn forward(request: http::Request<Full<Bytes>>, service: SocketAddr) -> Re
     driver.spawn(connection);
     let (mut parts, body) = sender.send_request(request).await?.into_parts();
     let body = body.collect().await?.to_bytes();
+    leaks::watch(issued(&parts.headers));
     // The body is complete: hyper writes its length.
     for header in ["transfer-encoding", "content-length", "connection", "keep-alive"] {
         parts.headers.remove(header);

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, process::Command, sync::Mutex, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use skysail_provider::{
     IpFamily, IpFamilyPolicy, Node, NodeAddress, NodeSet, Protocol, Service, SessionAffinity, TrafficPolicy,
@@ -60,6 +60,14 @@ impl Vendor {
         Ok(failed(&answer).map(|()| Service { annotations, ..service.clone() }))
     }
 
+    /// `UpdateLoadBalancer`. The inner error is the provider's.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub fn update(&self, service: &Service, nodes: &NodeSet) -> Result<Result<(), String>> {
+        Ok(failed(&self.call("update", service, nodes)?))
+    }
+
     /// `EnsureLoadBalancerDeleted`. The inner error is the provider's.
     ///
     /// # Errors
@@ -80,6 +88,37 @@ impl Vendor {
         Ok(machines)
     }
 
+    /// `ListRoutes`. The inner error is the provider's.
+    ///
+    /// # Errors
+    /// The program ended, or does not understand the question.
+    pub fn routes(&self) -> Result<Result<Vec<VendorRoute>, String>> {
+        let answer = self.program.ask(&json!({"do": "routes", "cloud": self.cloud, "cluster": CLUSTER}))?;
+        let routes = Vec::<VendorRoute>::deserialize(answer.get("routes").unwrap_or(&json!([])))?;
+        Ok(failed(&answer).map(|()| routes))
+    }
+
+    /// `CreateRoute`. The inner error is the provider's.
+    ///
+    /// # Errors
+    /// As [`Self::routes`].
+    pub fn create_route(&self, route: &VendorRoute) -> Result<Result<(), String>> {
+        self.about_route("create-route", route)
+    }
+
+    /// `DeleteRoute`. The inner error is the provider's.
+    ///
+    /// # Errors
+    /// As [`Self::routes`].
+    pub fn delete_route(&self, route: &VendorRoute) -> Result<Result<(), String>> {
+        self.about_route("delete-route", route)
+    }
+
+    fn about_route(&self, what: &str, route: &VendorRoute) -> Result<Result<(), String>> {
+        let question = json!({"do": what, "cloud": self.cloud, "cluster": CLUSTER, "route": route});
+        Ok(failed(&self.program.ask(&question)?))
+    }
+
     fn call(&self, what: &str, service: &Service, nodes: &NodeSet) -> Result<Value> {
         let nodes = objects(nodes);
         self.program.ask(
@@ -91,6 +130,33 @@ impl Vendor {
 /// The error that the provider returned.
 fn failed(answer: &Value) -> Result<(), String> {
     answer.get("failed").and_then(Value::as_str).map_or(Ok(()), |failed| Err(failed.to_owned()))
+}
+
+/// A route as `k8s.io/cloud-provider` has it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct VendorRoute {
+    /// The pods of the node.
+    #[serde(rename = "DestinationCIDR")]
+    pub destination_cidr: String,
+    /// The name of the node; empty if the provider does not find the node.
+    pub target_node: String,
+    /// The other fields of Go's type.
+    #[serde(flatten)]
+    pub more: BTreeMap<String, Value>,
+}
+
+impl VendorRoute {
+    /// The route of this node, as the route controller asks for it.
+    #[must_use]
+    pub fn of(node: &Node, destination_cidr: &str) -> Self {
+        let addresses = node.addresses.iter().map(node_address).collect();
+        Self {
+            destination_cidr: destination_cidr.to_owned(),
+            target_node: node.name.clone(),
+            more: BTreeMap::from([("TargetNodeAddresses".to_owned(), addresses)]),
+        }
+    }
 }
 
 /// What a provider says about the machine of a node.
@@ -180,15 +246,18 @@ fn objects(nodes: &NodeSet) -> Vec<Value> {
     nodes.as_slice().iter().map(|node| node_object(node)).collect()
 }
 
+fn node_address(NodeAddress { kind, address }: &NodeAddress) -> Value {
+    json!({"type": kind.as_str(), "address": address})
+}
+
 /// A Node as the API server has it.
 fn node_object(node: &Node) -> Value {
-    let address = |NodeAddress { kind, address }: &NodeAddress| json!({"type": kind.as_str(), "address": address});
     let labels: BTreeMap<_, _> = node.labels.iter().collect();
     json!({
         "metadata": {"name": node.name, "uid": node.uid, "labels": labels},
         "spec": {"providerID": node.provider_id, "podCIDRs": node.pod_cidrs},
         "status": {
-            "addresses": node.addresses.iter().map(address).collect::<Vec<_>>(),
+            "addresses": node.addresses.iter().map(node_address).collect::<Vec<_>>(),
             "nodeInfo": {"systemUUID": node.system_uuid.as_ref().map(ToString::to_string)},
         },
     })

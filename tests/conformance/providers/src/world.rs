@@ -11,7 +11,8 @@ use skysail_host::{
     http_client::HttpClient,
 };
 use skysail_provider::{
-    Call, Code, Detail, Error, Instance, LoadBalancerStatus, Node, NodeSet, OwnedLoadBalancer, Provider as _, Service,
+    Call, Code, Detail, Error, EventSink, Instance, LoadBalancerStatus, Node, NodeSet, OwnedLoadBalancer,
+    Provider as _, ProviderEvent, Service,
 };
 
 use crate::{
@@ -66,7 +67,15 @@ impl<C: Cloud> World<C> {
         let ca_bundle = proxy.certificate().map(|pem| CaBundleSpec::Pem(pem.to_owned()));
         let recorder = CallRecorder::default();
         let (provider, release) = serve(&engine, &recorder, C::COMPONENT, settings, ca_bundle).await?;
-        Ok(Self { cloud, proxy, provider, release, call: Call::default(), recorder, _engine: engine })
+        Ok(Self {
+            cloud,
+            proxy,
+            provider,
+            release,
+            call: Call { events: Some(Arc::new(Logged)), ..Call::default() },
+            recorder,
+            _engine: engine,
+        })
     }
 
     /// Repeats a call while it returns `RetryAfter`, as the controllers do, but sooner.
@@ -113,7 +122,11 @@ impl<C: Cloud> World<C> {
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus, Error> {
         match self.provider.load_balancers() {
-            Some(balancers) => balancers.ensure(&self.call, cluster, service, nodes).await,
+            Some(balancers) => {
+                let answer = balancers.ensure(&self.call, cluster, service, nodes).await;
+                tracing::debug!(?answer, "`ensure`");
+                answer
+            }
             None => Err(no_interface()),
         }
     }
@@ -211,6 +224,15 @@ impl<C: Cloud> World<C> {
     }
 }
 
+/// Writes the Events of the provider to the log, which is searched for credentials.
+struct Logged;
+
+impl EventSink for Logged {
+    fn emit(&self, event: ProviderEvent) {
+        tracing::info!(?event, "the provider emits an Event");
+    }
+}
+
 /// The component under these settings, after all checks of an admission.
 async fn serve(
     engine: &Engine,
@@ -245,6 +267,12 @@ async fn serve(
 #[must_use]
 pub fn set(nodes: Vec<Node>) -> NodeSet {
     NodeSet::new(nodes.into_iter().map(Arc::new))
+}
+
+/// All nodes but the first one.
+#[must_use]
+pub fn one_less(nodes: &NodeSet) -> NodeSet {
+    NodeSet::new(nodes.as_slice().iter().skip(1).cloned())
 }
 
 /// A request in one line, for messages.

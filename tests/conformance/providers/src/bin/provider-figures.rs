@@ -1,24 +1,29 @@
 //! What the calls of each provider cost in front of its cloud: `make bench-providers`.
 //!
 //! Requests and fuel are the same in each run. Times are those of this machine, and of a cloud on
-//! loopback that shares the machine.
+//! loopback that shares the machine. The last column has the requests of the vendor's Go provider
+//! for the same Service and the same nodes.
 
 #![expect(clippy::print_stdout, reason = "the table is the result of this program")]
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result, ensure};
 use skysail_host::CallRecord;
 use skysail_provider::{Detail, NodeSet};
 use skysail_test_providers::{
-    cloud::{Balancers, Cloud},
+    cloud::{Balancers, Cloud, JudgedBalancers, JudgedMachines},
     clouds::{
+        aws::{Aws, Classic, Network},
         hetzner::Hetzner,
+        openstack::WithApplicationCredential as OpenStack,
         simcloud::{Go, Rust, Simulated},
         vsphere::Vsphere,
     },
+    proxy::Proxy,
     suite::balancers::web,
-    world::{World, set},
+    vendor::{Description, Vendor},
+    world::{World, one_less, set},
 };
 use tokio::sync::broadcast::Receiver;
 
@@ -29,57 +34,88 @@ const PAGE: usize = 500;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<()> {
-    println!("| provider | call | calls | requests | million units of fuel | ms in the guest | ms in HTTP |");
-    println!("|---|---|---|---|---|---|---|");
-    balancers::<Simulated<Rust>>().await?;
-    machines::<Simulated<Rust>>().await?;
-    balancers::<Simulated<Go>>().await?;
-    machines::<Simulated<Go>>().await?;
-    balancers::<Hetzner>().await?;
-    machines::<Hetzner>().await?;
-    machines::<Vsphere>().await?;
-    #[cfg(feature = "aws")]
-    {
-        use skysail_test_providers::clouds::aws::{Aws, Classic, Network};
-        balancers::<Aws<Network>>().await?;
-        balancers::<Aws<Classic>>().await?;
-        machines::<Aws<Network>>().await?;
+    println!(
+        "| provider | call | calls | requests | million units of fuel | ms in the guest | ms in HTTP \
+         | requests of the vendor's provider |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    balancers::<Simulated<Rust>>([None; 4]).await?;
+    machines::<Simulated<Rust>>([None; 2]).await?;
+    balancers::<Simulated<Go>>([None; 4]).await?;
+    machines::<Simulated<Go>>([None; 2]).await?;
+    balancers::<Hetzner>([None; 4]).await?;
+    machines::<Hetzner>([None; 2]).await?;
+    machines::<Vsphere>(vendors_machines::<Vsphere>().await?).await?;
+    balancers::<Aws<Network>>(vendors_balancers::<Aws<Network>>().await?).await?;
+    balancers::<Aws<Classic>>(vendors_balancers::<Aws<Classic>>().await?).await?;
+    machines::<Aws<Network>>(vendors_machines::<Aws<Network>>().await?).await?;
+    balancers::<OpenStack>(vendors_balancers::<OpenStack>().await?).await?;
+    machines::<OpenStack>(vendors_machines::<OpenStack>().await?).await
+}
+
+/// Requests of the vendor's provider; none if the cloud has no such provider here.
+type Theirs<const N: usize> = [Option<usize>; N];
+
+/// The requests of the vendor's provider for the calls of [`balancers`].
+async fn vendors_balancers<C: JudgedBalancers>() -> Result<Theirs<4>> {
+    let (world, nodes) = world::<C>(NODES).await?;
+    let proxy = Proxy::start(&world.cloud.services(), C::HTTPS).await?;
+    let vendor = Vendor::open(&world.cloud.vendor(proxy.origins())?, &nodes)?;
+    let service = web(&world.cloud, "web");
+    let requests = || Some(proxy.take().len());
+    proxy.clear();
+    let service = vendor.ensure(&service, &nodes)?.map_err(Error::msg)?;
+    let new = requests();
+    vendor.ensure(&service, &nodes)?.map_err(Error::msg)?;
+    let unchanged = requests();
+    vendor.update(&service, &one_less(&nodes))?.map_err(Error::msg)?;
+    let one_node_less = requests();
+    vendor.ensure_deleted(&service)?.map_err(Error::msg)?;
+    Ok([new, unchanged, one_node_less, requests()])
+}
+
+/// The requests of the vendor's provider when the node controllers ask about each node once: its
+/// metadata, whether the machine exists, whether it is shut down.
+async fn vendors_machines<C: JudgedMachines>() -> Result<Theirs<2>> {
+    let mut requests = [None; 2];
+    for (count, requests) in [NODES, PAGE].into_iter().zip(&mut requests) {
+        let (world, nodes) = world::<C>(count).await?;
+        let proxy = Proxy::start(&world.cloud.services(), C::HTTPS).await?;
+        let vendor = Vendor::open(&world.cloud.vendor(proxy.origins())?, &set(Vec::new()))?;
+        let unknown = vendor.describe(&nodes)?.into_iter().filter(Description::is_unknown).count();
+        ensure!(unknown == 0, "the vendor's provider does not know {unknown} of {count} nodes");
+        *requests = Some(proxy.take().len());
     }
-    #[cfg(feature = "openstack")]
-    {
-        use skysail_test_providers::clouds::openstack::OpenStack;
-        balancers::<OpenStack>().await?;
-        machines::<OpenStack>().await?;
-    }
-    Ok(())
+    Ok(requests)
 }
 
 /// A Service with two ports: new, unchanged, and after one node has gone.
-async fn balancers<C: Balancers>() -> Result<()> {
+async fn balancers<C: Balancers>(theirs: Theirs<4>) -> Result<()> {
+    let [new, unchanged, one_node_less, deleted] = theirs;
     let (world, nodes) = world::<C>(NODES).await?;
     let mut records = world.recorder.subscribe();
     let service = web(&world.cloud, "web");
     world.ensure(&service, &nodes).await?;
-    row::<C>("`ensure`, new", &mut records);
+    row::<C>("`ensure`, new", &mut records, new);
     world.ensure(&service, &nodes).await?;
-    row::<C>("`ensure`, nothing to do", &mut records);
-    let fewer = NodeSet::new(nodes.as_slice().iter().skip(1).cloned());
-    world.update(&service, &fewer).await?;
-    row::<C>("`update`, one node less", &mut records);
+    row::<C>("`ensure`, nothing to do", &mut records, unchanged);
+    world.update(&service, &one_less(&nodes)).await?;
+    row::<C>("`update`, one node less", &mut records, one_node_less);
     world.ensure_deleted(&service).await?;
-    row::<C>("`ensure-deleted`", &mut records);
+    row::<C>("`ensure-deleted`", &mut records, deleted);
     Ok(())
 }
 
 /// The machines of nodes, which the component does not know yet.
-async fn machines<C: Cloud>() -> Result<()> {
-    for (count, what) in [(NODES, "`describe` of 100 nodes"), (PAGE, "`describe` of 500 nodes")] {
+async fn machines<C: Cloud>(theirs: Theirs<2>) -> Result<()> {
+    let of = [(NODES, "`describe` of 100 nodes"), (PAGE, "`describe` of 500 nodes")];
+    for ((count, what), theirs) in of.into_iter().zip(theirs) {
         let (world, nodes) = world::<C>(count).await?;
         let mut records = world.recorder.subscribe();
         let found = world.machines(&nodes, Detail::Metadata).await?;
         let missing = found.into_iter().find_map(Result::err);
         missing.map_or(Ok(()), |error| Err(error).context("a machine is not found"))?;
-        row::<C>(what, &mut records);
+        row::<C>(what, &mut records, theirs);
     }
     Ok(())
 }
@@ -91,7 +127,7 @@ async fn world<C: Cloud>(nodes: usize) -> Result<(World<C>, NodeSet)> {
 }
 
 /// Prints the sum of the calls since the last row: a provider may ask to be called again.
-fn row<C: Cloud>(what: &str, records: &mut Receiver<Arc<CallRecord>>) {
+fn row<C: Cloud>(what: &str, records: &mut Receiver<Arc<CallRecord>>, theirs: Option<usize>) {
     let (mut calls, mut requests, mut fuel, mut guest, mut http) = (0, 0, 0, Duration::ZERO, Duration::ZERO);
     while let Ok(record) = records.try_recv() {
         calls += 1;
@@ -102,8 +138,9 @@ fn row<C: Cloud>(what: &str, records: &mut Receiver<Arc<CallRecord>>) {
     }
     let ms = |time: Duration| time.as_millis();
     let millions = fuel.div_ceil(100_000);
+    let theirs = theirs.map_or("none here".to_owned(), |theirs| theirs.to_string());
     println!(
-        "| {} | {what} | {calls} | {requests} | {}.{} | {} | {} |",
+        "| {} | {what} | {calls} | {requests} | {}.{} | {} | {} | {theirs} |",
         C::COMPONENT,
         millions / 10,
         millions % 10,

@@ -22,7 +22,9 @@ use tokio::sync::OnceCell;
 
 pub use self::changes::{Classic, Kind, Managed, Network};
 use crate::{
-    cloud::{Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, Routing, Settings},
+    cloud::{
+        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing, Settings,
+    },
     component, example,
     process::Program,
     proxy::{Reply, Request},
@@ -313,6 +315,13 @@ impl<K: Kind> JudgedBalancers for Aws<K> {
 }
 
 impl<K: Kind> JudgedMachines for Aws<K> {}
+
+#[async_trait]
+impl<K: Kind> JudgedRoutes for Aws<K> {
+    async fn take_forwarding(&self) -> Result<Vec<String>> {
+        self.ask("forwarding", json!({}))
+    }
+}
 
 #[async_trait]
 impl<K: Kind> Routing for Aws<K> {

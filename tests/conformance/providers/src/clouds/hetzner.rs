@@ -249,8 +249,27 @@ impl Balancers for Hetzner {
                     ],
                 );
             }),
+            ("a health check of another port by HTTPS", |service| {
+                annotate(
+                    service,
+                    &[
+                        ("health-check-protocol", "https"),
+                        ("health-check-port", "9000"),
+                        ("health-check-http-domain", "web.example.com"),
+                        ("health-check-http-validate-certificate", "true"),
+                        ("http-status-codes", "2??,301"),
+                    ],
+                );
+            }),
             ("HTTPS with a certificate", |service| {
                 annotate(service, &[("protocol", "https"), ("http-certificates", CERTIFICATE)]);
+            }),
+            ("HTTPS to which HTTP is redirected", |service| {
+                service.ports.retain(|port| port.port == 443);
+                annotate(
+                    service,
+                    &[("protocol", "https"), ("http-certificates", CERTIFICATE), ("http-redirect-http", "true")],
+                );
             }),
         ]
     }

@@ -5,7 +5,7 @@ mod changes;
 
 use std::{collections::BTreeMap, fs, net::SocketAddr, process::Command, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +17,8 @@ use tokio::sync::OnceCell;
 
 use crate::{
     cloud::{
-        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, Routing, Settings, machine_of,
+        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing, Settings,
+        Shared, machine_of,
     },
     component, example,
     process::Program,
@@ -384,3 +385,22 @@ impl JudgedBalancers for WithApplicationCredential {
 }
 
 impl JudgedMachines for WithApplicationCredential {}
+
+#[async_trait]
+impl Routing for WithApplicationCredential {
+    async fn routes(&self) -> Result<Vec<String>> {
+        self.0.routes().await
+    }
+}
+
+impl JudgedRoutes for WithApplicationCredential {}
+
+#[async_trait]
+impl Shared for WithApplicationCredential {
+    async fn share(&self, service: &mut Service) -> Result<()> {
+        let ids = self.0.lines("balancer_ids")?;
+        let [id] = ids.as_slice() else { bail!("the account has {} load balancers", ids.len()) };
+        changes::annotate(service, "load-balancer-id", id);
+        Ok(())
+    }
+}

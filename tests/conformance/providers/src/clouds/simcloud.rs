@@ -148,6 +148,7 @@ impl<L: Language> Balancers for Simulated<L> {
         vec![
             changes::PORT,
             changes::NODE_PORT,
+            changes::EXCHANGED_NODE_PORTS,
             changes::NAMES,
             changes::ONE_PORT_LESS,
             changes::SOURCE_RANGES,

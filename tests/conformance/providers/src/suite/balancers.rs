@@ -1,11 +1,11 @@
 //! Load balancers: created once, changed completely, deleted completely, and apart from each other.
 
 use anyhow::{Context as _, Result, ensure};
-use skysail_provider::{Code, NodeSet, Protocol, Provider as _, Service, ServicePort};
+use skysail_provider::{Code, Error, NodeSet, Protocol, Provider as _, Service, ServicePort};
 
 use super::same;
 use crate::{
-    cloud::Balancers,
+    cloud::{Balancers, Shared},
     world::{CLUSTER, World, set},
 };
 
@@ -214,21 +214,52 @@ pub async fn the_longest_names_are_kept_apart<C: Balancers>() -> Result<()> {
     same("the cloud at the end", &world.cloud.balancers().await?, &empty)
 }
 
-/// Two Services that share a load balancer: the deletion of one leaves the other as it was.
+/// A refused credential is `Denied` in every call, and the load balancer stays as it is.
 ///
 /// # Errors
-/// The provider does otherwise, or this cloud has no shared load balancers.
-pub async fn a_shared_load_balancer_lives_until_its_last_service<C: Balancers>() -> Result<()> {
-    let (world, nodes, empty) = two_nodes::<C>().await?;
-    let share = world.cloud.share().context("this cloud has no shared load balancers")?;
-    let (mut one, mut other) = (web(&world.cloud, "web"), web(&world.cloud, "shop"));
+/// The provider does otherwise.
+pub async fn a_refused_credential_changes_no_load_balancer<C: Balancers>() -> Result<()> {
+    let (world, nodes, _) = two_nodes::<C>().await?;
+    let service = web(&world.cloud, "web");
+    world.ensure(&service, &nodes).await?;
+    let before = world.cloud.balancers().await?;
+    world.cloud.revoke_credential().await?;
+    let balancers = world.provider.load_balancers().context("the component has no load balancers")?;
+    let code = |result: Result<(), Error>| result.err().map(|error| error.code);
+    let new = web(&world.cloud, "shop");
+    let codes = [
+        ("get", code(balancers.get(&world.call, CLUSTER, &service).await.map(drop))),
+        ("ensure", code(world.ensure_once(CLUSTER, &service, &nodes).await.map(drop))),
+        ("ensure of a new Service", code(world.ensure_once(CLUSTER, &new, &nodes).await.map(drop))),
+        ("update", code(balancers.update(&world.call, CLUSTER, &service, &nodes).await)),
+        ("ensure-deleted", code(world.ensure_deleted_once(CLUSTER, &service).await)),
+    ];
+    for (call, code) in codes {
+        ensure!(code == Some(Code::Denied), "`{call}` with a revoked credential: {code:?}");
+    }
+    same("the cloud after the refused calls", &world.cloud.balancers().await?, &before)
+}
+
+/// The second of two Services that share the load balancer of the first.
+pub(crate) async fn sharing<C: Shared>(cloud: &C) -> Result<Service> {
+    let mut other = web(cloud, "shop");
     for (port, number) in other.ports.iter_mut().zip([8080, 8443]) {
         port.port = number;
         port.node_port += 100;
     }
-    share(&mut one);
-    share(&mut other);
+    cloud.share(&mut other).await?;
+    Ok(other)
+}
+
+/// Two Services that share a load balancer: the deletion of one leaves the other as it was.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_shared_load_balancer_lives_until_its_last_service<C: Shared>() -> Result<()> {
+    let (world, nodes, empty) = two_nodes::<C>().await?;
+    let one = web(&world.cloud, "web");
     let status = world.ensure(&one, &nodes).await?;
+    let other = sharing(&world.cloud).await?;
     let alone = world.cloud.balancers().await?;
     ensure!(world.ensure(&other, &nodes).await? == status, "the two Services have different addresses");
     world.proxy.clear();

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use skysail_provider::{Code, Error, NodeSet, Service};
+use skysail_provider::{Code, Error, NodeSet, Provider as _, Service};
 use tokio::time::Instant;
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     cloud::Balancers,
     proxy::{Judge, Reply, Verdict},
-    world::{CLUSTER, SETTLED_WITHIN, World, line},
+    world::{CLUSTER, SETTLED_WITHIN, World, line, one_less},
 };
 
 /// More requests than one Service needs: a provider that comes so far goes round in a circle.
@@ -111,6 +111,36 @@ pub async fn the_next_ensure_completes_an_interrupted_one<C: Balancers + 'static
         }
     }
     Ok(())
+}
+
+/// One request of an `update` fails, at each place in turn: the next one sets the backends.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn the_next_update_completes_an_interrupted_one<C: Balancers + 'static>() -> Result<()> {
+    let (world, nodes, empty) = two_nodes::<C>().await?;
+    let (service, fewer) = (web(&world.cloud, "web"), one_less(&nodes));
+    world.ensure(&service, &nodes).await?;
+    let of_two = world.cloud.balancers().await?;
+    world.update(&service, &fewer).await?;
+    let of_one = world.cloud.balancers().await?;
+    let balancers = world.provider.load_balancers().context("the component has no load balancers")?;
+    for failure in Failure::of::<C>() {
+        for place in 0.. {
+            let there = format!("{} at request {place} of `update`", failure.name);
+            let update = async || balancers.update(&world.call, CLUSTER, &service, &nodes).await;
+            let more = interrupted(&world, &failure, place, update).await.with_context(|| there.clone())?;
+            world.update(&service, &nodes).await.with_context(|| format!("after {there}"))?;
+            same(&format!("the cloud after {there} and another `update`"), &world.cloud.balancers().await?, &of_two)?;
+            world.update(&service, &fewer).await.with_context(|| format!("after {there}"))?;
+            same(&format!("the cloud after {there}, with one node less"), &world.cloud.balancers().await?, &of_one)?;
+            if !more {
+                break;
+            }
+        }
+    }
+    world.ensure_deleted(&service).await?;
+    same("the cloud at the end", &world.cloud.balancers().await?, &empty)
 }
 
 /// A Service is deleted after an interrupted `ensure`: nothing is left.

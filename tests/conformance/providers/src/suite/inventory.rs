@@ -7,7 +7,14 @@ use super::{
     balancers::{two_nodes, web},
     same,
 };
-use crate::{cloud::Balancers, world::CLUSTER};
+use crate::{
+    cloud::Balancers,
+    proxy::{Reply, Verdict},
+    world::CLUSTER,
+};
+
+/// More requests than one load balancer needs.
+const PLACES_MAX: usize = 200;
 
 /// The inventory has one entry for each Service of this cluster, and a deleted entry leaves
 /// nothing; entries of other clusters cannot be deleted.
@@ -49,6 +56,56 @@ pub async fn the_inventory_lists_and_deletes_only_this_clusters<C: Balancers>() 
     }
     world.delete_owned(CLUSTER, owned).await?;
     same("the inventory at the end", &names(&world.inventory(CLUSTER).await?), &[])?;
+    same("the cloud at the end", &world.cloud.balancers().await?, &empty)
+}
+
+/// A request of the inventory fails, at each place in turn: a list is an error and never a short
+/// one, and the next deletion leaves nothing.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_failure_of_any_request_shortens_no_inventory<C: Balancers>() -> Result<()> {
+    let (world, nodes, empty) = two_nodes::<C>().await?;
+    let service = web(&world.cloud, "web");
+    world.ensure(&service, &nodes).await?;
+    let whole = world.inventory(CLUSTER).await?;
+    let [owned] = whole.as_slice() else { bail!("the inventory of one load balancer is {whole:?}") };
+    let inventory = world.provider.load_balancer_inventory().context("the component has no inventory")?;
+    let html = Reply::new(200, "<html></html>");
+    for verdict in [Verdict::CutBefore, Verdict::CutAfter, Verdict::Answer(html), Verdict::Answer(Reply::new(500, ""))]
+    {
+        let fail_at = |place: usize| {
+            let verdict = verdict.clone();
+            world.proxy.decide(move |request| if request.number == place { verdict.clone() } else { Verdict::Pass });
+        };
+        for place in 0.. {
+            ensure!(place < PLACES_MAX, "the provider sent {PLACES_MAX} requests for one list");
+            fail_at(place);
+            let listed = world.inventory(CLUSTER).await;
+            let reached = world.proxy.take().len() > place;
+            world.proxy.pass();
+            let is_whole = listed.as_ref().map_or(true, |listed| *listed == whole);
+            ensure!(is_whole, "{verdict:?} at request {place} of a list: {listed:?}");
+            if !reached {
+                break;
+            }
+        }
+        for place in 0.. {
+            ensure!(place < PLACES_MAX, "the provider sent {PLACES_MAX} requests for one deletion");
+            fail_at(place);
+            drop(inventory.delete(&world.call, CLUSTER, owned).await);
+            let reached = world.proxy.take().len() > place;
+            world.proxy.pass();
+            world.delete_owned(CLUSTER, owned).await.with_context(|| format!("{verdict:?} at request {place}"))?;
+            let what = format!("the cloud after {verdict:?} at request {place} of a deletion");
+            same(&what, &world.cloud.balancers().await?, &empty)?;
+            world.ensure(&service, &nodes).await?;
+            if !reached {
+                break;
+            }
+        }
+    }
+    world.ensure_deleted(&service).await?;
     same("the cloud at the end", &world.cloud.balancers().await?, &empty)
 }
 

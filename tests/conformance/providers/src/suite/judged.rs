@@ -2,6 +2,7 @@
 
 pub mod balancers;
 pub mod machines;
+pub mod routes;
 
 use crate::cloud::{Difference, Judged};
 

@@ -15,7 +15,7 @@ use crate::{
 /// More requests than two routes need.
 const PLACES_MAX: usize = 100;
 
-fn wanted(node: &Node, destination: &str) -> NewRoute {
+pub(super) fn wanted(node: &Node, destination: &str) -> NewRoute {
     NewRoute {
         name_hint: "0a1b2c3d-4e5f-6789-abcd-ef0123456789".to_owned(),
         node: node.name.clone(),
@@ -35,7 +35,7 @@ async fn two_routes<C: Routing>() -> Result<(World<C>, [NewRoute; 2], Vec<String
     Ok((world, wanted, before))
 }
 
-async fn list<C: Routing>(world: &World<C>) -> Result<Vec<Route>, Error> {
+pub(super) async fn list<C: Routing>(world: &World<C>) -> Result<Vec<Route>, Error> {
     let routes = world.provider.routes().ok_or_else(|| Error::new(Code::Unsupported, "no routes"))?;
     let mut listed = routes.list(&world.call, CLUSTER).await?;
     listed.retain(|route| route.destination_cidr.starts_with("10.244."));
@@ -48,14 +48,24 @@ fn all(results: Result<Vec<Result<(), Error>>, Error>) -> Result<(), Error> {
     results?.into_iter().collect()
 }
 
-async fn create<C: Routing>(world: &World<C>, wanted: &[NewRoute]) -> Result<(), Error> {
+pub(super) async fn create<C: Routing>(world: &World<C>, wanted: &[NewRoute]) -> Result<(), Error> {
     let routes = world.provider.routes().ok_or_else(|| Error::new(Code::Unsupported, "no routes"))?;
     all(routes.create(&world.call, CLUSTER, wanted).await)
 }
 
-async fn delete<C: Routing>(world: &World<C>, listed: &[Route]) -> Result<(), Error> {
+pub(super) async fn delete<C: Routing>(world: &World<C>, listed: &[Route]) -> Result<(), Error> {
     let routes = world.provider.routes().ok_or_else(|| Error::new(Code::Unsupported, "no routes"))?;
     all(routes.delete(&world.call, CLUSTER, listed).await)
+}
+
+/// Whether the host finds the wanted node by the target.
+pub(super) fn leads_to(route: &Route, wanted: &NewRoute) -> bool {
+    match &route.target {
+        Target::Node(name) => *name == wanted.node,
+        Target::ProviderId(id) => Some(id) == wanted.provider_id.as_ref(),
+        Target::Address(address) => wanted.addresses.iter().any(|known| known.address == *address),
+        Target::None => false,
+    }
 }
 
 /// Whether a call has succeeded so far.
@@ -77,13 +87,7 @@ pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
     ensure!(listed.len() == 2, "two routes were created, and these are listed: {listed:?}");
     for (route, wanted) in listed.iter().zip(&wanted) {
         ensure!(route.destination_cidr == wanted.destination_cidr && !route.blackhole, "{route:?} is not {wanted:?}");
-        let found = match &route.target {
-            Target::Node(name) => *name == wanted.node,
-            Target::ProviderId(id) => Some(id) == wanted.provider_id.as_ref(),
-            Target::Address(address) => wanted.addresses.iter().any(|known| known.address == *address),
-            Target::None => false,
-        };
-        ensure!(found, "the host does not find the node of {route:?}");
+        ensure!(leads_to(route, wanted), "the host does not find the node of {route:?}");
     }
     world.proxy.clear();
     world.until_settled("routes", async || create(&world, &wanted).await).await?;
@@ -110,12 +114,7 @@ pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Re
         Ok(()) => {
             let listed = list(&world).await?;
             let [route] = listed.as_slice() else { bail!("after the replacement: {listed:?}") };
-            let old = match &route.target {
-                Target::Node(name) => *name == first.node,
-                Target::ProviderId(id) => Some(id) == first.provider_id.as_ref(),
-                Target::Address(address) => first.addresses.iter().any(|known| known.address == *address),
-                Target::None => true,
-            };
+            let old = leads_to(route, &first) || route.target == Target::None;
             ensure!(!old, "the route still leads to the old machine: {route:?}");
         }
         Err(error) => {
@@ -124,6 +123,38 @@ pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Re
     }
     let listed = list(&world).await?;
     world.until_settled("routes", async || delete(&world, &listed).await).await
+}
+
+/// A refused credential is `Denied` in every call, and the routes stay.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_refused_credential_changes_no_route<C: Routing>() -> Result<()> {
+    let (world, wanted, _) = two_routes::<C>().await?;
+    world.until_settled("routes", async || create(&world, &wanted).await).await?;
+    let (listed, before) = (list(&world).await?, world.cloud.routes().await?);
+    world.cloud.revoke_credential().await?;
+    let code = |result: Result<(), Error>| result.err().map(|error| error.code);
+    let codes = [
+        ("list", code(list(&world).await.map(drop))),
+        ("create", code(create(&world, &wanted).await)),
+        ("delete", code(delete(&world, &listed).await)),
+    ];
+    for (call, code) in codes {
+        ensure!(code == Some(Code::Denied), "`{call}` with a revoked credential: {code:?}");
+    }
+    same("the routes after the refused calls", &world.cloud.routes().await?, &before)
+}
+
+fn failures<C: Routing>() -> [(&'static str, Judge); 5] {
+    let always = |verdict: Verdict| -> Judge { Arc::new(move |_| verdict.clone()) };
+    [
+        ("a cut connection", always(Verdict::CutBefore)),
+        ("a lost answer", always(Verdict::CutAfter)),
+        ("200 with HTML", always(Verdict::Answer(Reply::new(200, "<html></html>")))),
+        ("200 with an empty object", always(Verdict::Answer(Reply::new(200, "{}")))),
+        ("the rate limit", Arc::new(|request| Verdict::Answer(C::throttled(request)))),
+    ]
 }
 
 /// A request fails, at each place in turn: a list is never short, and the next call completes the
@@ -135,14 +166,7 @@ pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()>
     let (world, wanted, before) = two_routes::<C>().await?;
     world.until_settled("routes", async || create(&world, &wanted).await).await?;
     let created = world.cloud.routes().await?;
-    let always = |verdict: Verdict| -> Judge { Arc::new(move |_| verdict.clone()) };
-    let failures: [(&str, Judge); 4] = [
-        ("a lost answer", always(Verdict::CutAfter)),
-        ("200 with HTML", always(Verdict::Answer(Reply::new(200, "<html></html>")))),
-        ("200 with an empty object", always(Verdict::Answer(Reply::new(200, "{}")))),
-        ("the rate limit", Arc::new(|request| Verdict::Answer(C::throttled(request)))),
-    ];
-    for (name, failure) in failures {
+    for (name, failure) in failures::<C>() {
         let fail_at = |place: usize| {
             let failure = Arc::clone(&failure);
             world.proxy.decide(move |request| if request.number == place { failure(request) } else { Verdict::Pass });

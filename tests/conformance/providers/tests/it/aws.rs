@@ -11,7 +11,7 @@ use skysail_test_providers::{
     leaks, published,
     suite::{
         balancers, faults, inventory,
-        judged::{balancers as judged_balancers, machines as judged_machines},
+        judged::{balancers as judged_balancers, machines as judged_machines, routes as judged_routes},
         machines, routes,
     },
 };
@@ -28,6 +28,7 @@ mod network {
     load_balancers!(Network);
     judged_instances!(Network);
     judged_load_balancers!(Network);
+    judged_routes!(Network);
     routes!(Network);
 }
 

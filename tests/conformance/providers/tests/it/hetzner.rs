@@ -10,7 +10,7 @@ use skysail_test_providers::{
     clouds::hetzner::{Hetzner, annotate},
     component,
     hetzner_cloud::TOKEN,
-    published,
+    leaks, published,
     suite::balancers::{NODE_PORTS, web},
     world::{CLUSTER, World},
 };
@@ -30,6 +30,31 @@ fn secure(cloud: &Hetzner) -> Service {
     service
 }
 
+/// No request against Hetzner's document, and no value of a credential in the log.
+fn clean() -> Result<()> {
+    published::none()?;
+    leaks::none()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_name_renames_the_load_balancer() -> Result<()> {
+    let world = World::<Hetzner>::start().await?;
+    let nodes = world.nodes(&["node-a"]).await?;
+    let empty = world.cloud.balancers().await?;
+    let service = web(&world.cloud, "web");
+    let status = world.ensure(&service, &nodes).await?;
+    let before = world.cloud.balancers().await?;
+    let mut renamed = service.clone();
+    annotate(&mut renamed, &[("name", "site")]);
+    ensure!(world.ensure(&renamed, &nodes).await? == status, "another name has another address");
+    let lines = world.cloud.balancers().await?;
+    ensure!(lines.len() == before.len() && lines.concat().contains("load balancer site "), "{lines:?}");
+    // The load balancer is found by its label, whatever the name.
+    world.ensure_deleted(&service).await?;
+    ensure!(world.cloud.balancers().await? == empty, "{:?}", world.cloud.balancers().await?);
+    clean()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_managed_certificate_comes_and_goes_with_its_service() -> Result<()> {
     let world = World::<Hetzner>::start().await?;
@@ -45,7 +70,7 @@ async fn a_managed_certificate_comes_and_goes_with_its_service() -> Result<()> {
     ensure!(world.writes().is_empty(), "a second `ensure` writes");
     world.ensure_deleted(&service).await?;
     ensure!(world.cloud.balancers().await? == empty, "{:?}", world.cloud.balancers().await?);
-    published::none()
+    clean()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +89,7 @@ async fn a_certificate_that_cannot_be_issued_is_named_with_the_reason() -> Resul
     }
     world.ensure_deleted(&service).await?;
     ensure!(world.cloud.balancers().await? == empty, "{:?}", world.cloud.balancers().await?);
-    published::none()
+    clean()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,7 +135,7 @@ async fn hetzners_sdk_reads_what_the_provider_made() -> Result<()> {
     let address = node.addresses.iter().find(|address| address.kind == AddressKind::InternalIp);
     let address = address.map(|address| address.address.as_str());
     ensure!(read.get("routes") == Some(&json!([["10.244.1.0/24", address]])), "the SDK reads {read}");
-    published::none()
+    clean()
 }
 
 /// What `hcloud/judge.py` prints.

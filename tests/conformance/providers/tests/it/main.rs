@@ -22,6 +22,7 @@ mod aws;
 mod hetzner;
 #[cfg(feature = "openstack")]
 mod openstack;
+mod sizes;
 mod vsphere;
 
 mod hetzner_cloud {

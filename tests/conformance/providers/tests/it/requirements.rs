@@ -40,8 +40,11 @@ macro_rules! load_balancers {
             balancers::a_change_of_a_service_ends_as_a_new_load_balancer_would,
             balancers::load_balancers_of_other_services_and_clusters_are_left_alone,
             balancers::the_longest_names_are_kept_apart,
+            balancers::a_refused_credential_changes_no_load_balancer,
             inventory::the_inventory_lists_and_deletes_only_this_clusters,
+            inventory::a_failure_of_any_request_shortens_no_inventory,
             faults::the_next_ensure_completes_an_interrupted_one,
+            faults::the_next_update_completes_an_interrupted_one,
             faults::a_deletion_after_an_interrupted_ensure_leaves_nothing,
             faults::the_next_deletion_completes_an_interrupted_one,
             faults::the_next_ensure_completes_an_interrupted_change,
@@ -56,6 +59,7 @@ macro_rules! routes {
         suite!($cloud:
             routes::routes_are_created_and_deleted_once,
             routes::a_route_to_another_machine_is_replaced_or_named,
+            routes::a_refused_credential_changes_no_route,
             routes::a_failure_of_any_request_loses_no_route,
         );
     };
@@ -65,7 +69,10 @@ macro_rules! routes {
 #[cfg(any(feature = "aws", feature = "openstack"))]
 macro_rules! judged_load_balancers {
     ($cloud:ident) => {
-        suite!($cloud: judged_balancers::the_component_does_what_the_vendors_provider_does);
+        suite!($cloud:
+            judged_balancers::the_component_does_what_the_vendors_provider_does,
+            judged_balancers::the_component_changes_what_the_vendors_provider_changes,
+        );
     };
 }
 
@@ -74,5 +81,13 @@ macro_rules! judged_load_balancers {
 macro_rules! judged_instances {
     ($cloud:ident) => {
         suite!($cloud: judged_machines::the_component_describes_machines_as_the_vendors_provider_does);
+    };
+}
+
+/// The comparison of routes with those of the vendor's Go provider.
+#[cfg(any(feature = "aws", feature = "openstack"))]
+macro_rules! judged_routes {
+    ($cloud:ident) => {
+        suite!($cloud: judged_routes::the_component_routes_as_the_vendors_provider_does);
     };
 }

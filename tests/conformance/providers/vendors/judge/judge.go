@@ -41,6 +41,8 @@ type question struct {
 	Service *v1.Service `json:"service"`
 	// Nodes are the nodes of the Service or those to describe, and for open all nodes of the cluster.
 	Nodes []*v1.Node `json:"nodes"`
+	// Route is the route to create or to delete.
+	Route *cloudprovider.Route `json:"route"`
 }
 
 // An answer has Failed if the provider returned an error, and Error if the question is wrong.
@@ -49,6 +51,7 @@ type answer struct {
 	// Annotations are those of the Service after ensure: a provider may add some.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Machines    []machine         `json:"machines,omitempty"`
+	Routes      []*cloudprovider.Route `json:"routes,omitempty"`
 	Failed      string            `json:"failed,omitempty"`
 	Error       string            `json:"error,omitempty"`
 }
@@ -105,6 +108,9 @@ func (j *judge) answer(q *question, a *answer) error {
 		}
 		return nil
 	}
+	if strings.HasSuffix(q.Do, "-route") || q.Do == "routes" {
+		return answerRoutes(ctx, cloud, q, a)
+	}
 	balancer, ok := cloud.LoadBalancer()
 	if !ok {
 		return errors.New("the provider has no load balancers")
@@ -129,11 +135,41 @@ func (j *judge) answer(q *question, a *answer) error {
 			return err
 		}
 		a.Annotations = after.Annotations
+	case "update":
+		failed = balancer.UpdateLoadBalancer(ctx, q.Cluster, q.Service, q.Nodes)
 	case "delete":
 		failed = balancer.EnsureLoadBalancerDeleted(ctx, q.Cluster, q.Service)
 		if err := services.Delete(ctx, q.Service.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
+	default:
+		return fmt.Errorf("%q is no operation", q.Do)
+	}
+	if failed != nil {
+		a.Failed = failed.Error()
+	}
+	return nil
+}
+
+// routeHint is what the route controller of k8s.io/cloud-provider passes: the UID of the node.
+const routeHint = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
+
+// answerRoutes lists the routes, or creates or deletes one.
+func answerRoutes(ctx context.Context, cloud cloud, q *question, a *answer) error {
+	routes, ok := cloud.Routes()
+	if !ok {
+		return errors.New("the provider has no routes")
+	}
+	var failed error
+	switch {
+	case q.Do == "routes":
+		a.Routes, failed = routes.ListRoutes(ctx, q.Cluster)
+	case q.Route == nil:
+		return errors.New("the question has no route")
+	case q.Do == "create-route":
+		failed = routes.CreateRoute(ctx, q.Cluster, routeHint, q.Route)
+	case q.Do == "delete-route":
+		failed = routes.DeleteRoute(ctx, q.Cluster, q.Route)
 	default:
 		return fmt.Errorf("%q is no operation", q.Do)
 	}

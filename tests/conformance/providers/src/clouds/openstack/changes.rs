@@ -14,6 +14,8 @@ pub(super) fn changes() -> Vec<Change> {
     vec![
         changes::PORT,
         changes::NODE_PORT,
+        changes::EXCHANGED_NODE_PORTS,
+        ("UDP", |service| use_protocol(service, Protocol::Udp)),
         changes::NAMES,
         changes::ONE_PORT_LESS,
         changes::SOURCE_RANGES,
@@ -30,7 +32,7 @@ pub(super) fn changes() -> Vec<Change> {
 }
 
 /// Sets an annotation of cloud-provider-openstack.
-fn annotate(service: &mut Service, key: &str, value: &str) {
+pub(super) fn annotate(service: &mut Service, key: &str, value: &str) {
     service.annotations.insert(format!("loadbalancer.openstack.org/{key}"), value.to_owned());
 }
 
@@ -64,7 +66,6 @@ pub(super) fn more_services() -> Vec<Change> {
 fn listeners() -> Vec<Change> {
     vec![
         ("the usual Service", |_| {}),
-        ("UDP", |service| use_protocol(service, Protocol::Udp)),
         ("SCTP", |service| use_protocol(service, Protocol::Sctp)),
         ("TCP and UDP", |service| service.ports.iter_mut().take(1).for_each(|port| port.protocol = Protocol::Udp)),
         ("TCP and UDP at one port", |service| {

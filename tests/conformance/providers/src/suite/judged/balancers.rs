@@ -7,11 +7,14 @@ use skysail_provider::{NodeSet, Service};
 
 use super::{differences, without};
 use crate::{
-    cloud::{COMPARED_NODES, Difference, JudgedBalancers},
+    cloud::{COMPARED_NODES, Difference, JudgedBalancers, Shared},
     proxy::Proxy,
-    suite::{balancers::web, same},
+    suite::{
+        balancers::{sharing, web},
+        same,
+    },
     vendor::Vendor,
-    world::{World, line, set},
+    world::{World, line, one_less, set},
 };
 
 /// The component and the vendor's provider before one cloud.
@@ -24,11 +27,27 @@ struct Both<C> {
     empty: Vec<String>,
 }
 
-/// Requests of one call.
+/// Requests of each call.
 #[derive(Clone, Copy, Debug)]
 struct Requests {
     new: usize,
     unchanged: usize,
+    one_node_less: usize,
+}
+
+impl Requests {
+    fn exceeds(self, other: Self) -> bool {
+        self.new > other.new || self.unchanged > other.unchanged || self.one_node_less > other.one_node_less
+    }
+}
+
+/// What one of both makes of a Service.
+struct Made {
+    requests: Requests,
+    /// In the cloud after `ensure`.
+    ensured: Vec<String>,
+    /// In the cloud after `update` to one node less.
+    updated: Vec<String>,
 }
 
 /// For each Service the component and the vendor's provider leave the same in the cloud; each finds
@@ -58,6 +77,63 @@ pub async fn the_component_does_what_the_vendors_provider_does<C: JudgedBalancer
     Ok(())
 }
 
+/// A Service that changes ends alike, whichever of both carries out the change.
+///
+/// # Errors
+/// All differences without a reason, a line each.
+pub async fn the_component_changes_what_the_vendors_provider_changes<C: JudgedBalancers>() -> Result<()> {
+    let (mut found, both) = (String::new(), Both::<C>::start().await?);
+    for (name, change) in both.world.cloud.changes() {
+        let before = web(&both.world.cloud, "web");
+        let mut after = before.clone();
+        change(&mut after);
+        both.world.cloud.require(&mut after);
+        if let Err(error) = both.compare_change(name, &before, &after).await {
+            write!(found, "\n{name}: {error:#}")?;
+        }
+        same("what the former change leaves", &both.world.cloud.balancers().await?, &both.empty)?;
+    }
+    ensure!(found.is_empty(), "{found}");
+    Ok(())
+}
+
+/// Two Services share a load balancer: whichever of both serves them, each step ends alike.
+///
+/// # Errors
+/// The component does otherwise.
+pub async fn the_component_shares_as_the_vendors_provider_does<C: JudgedBalancers + Shared>() -> Result<()> {
+    let Both { world, vendor, nodes, empty, .. } = Both::<C>::start().await?;
+    let one = web(&world.cloud, "web");
+    let mut theirs = Vec::new();
+    let served = vendor.ensure(&one, &nodes)?.map_err(Error::msg)?;
+    let other = sharing(&world.cloud).await?;
+    let served_other = vendor.ensure(&other, &nodes)?.map_err(Error::msg)?;
+    theirs.push(world.cloud.balancers().await?);
+    vendor.ensure_deleted(&served_other)?.map_err(Error::msg)?;
+    theirs.push(world.cloud.balancers().await?);
+    let served_other = vendor.ensure(&other, &nodes)?.map_err(Error::msg)?;
+    vendor.ensure_deleted(&served)?.map_err(Error::msg)?;
+    theirs.push(world.cloud.balancers().await?);
+    vendor.ensure_deleted(&served_other)?.map_err(Error::msg)?;
+    theirs.push(world.cloud.balancers().await?);
+
+    world.ensure(&one, &nodes).await?;
+    let other = sharing(&world.cloud).await?;
+    let steps = ["a second Service", "the second one deleted", "the first one deleted", "both deleted"];
+    for (step, theirs) in steps.into_iter().zip(&theirs) {
+        match step {
+            "a second Service" => drop(world.ensure(&other, &nodes).await?),
+            "the first one deleted" => {
+                world.ensure(&other, &nodes).await?;
+                world.ensure_deleted(&one).await?;
+            }
+            _ => world.ensure_deleted(&other).await?,
+        }
+        same(step, &without::<C>(step, &world.cloud.balancers().await?), &without::<C>(step, theirs))?;
+    }
+    same("the cloud at the end", &world.cloud.balancers().await?, &empty)
+}
+
 impl<C: JudgedBalancers> Both<C> {
     async fn start() -> Result<Self> {
         let world = World::<C>::start().await?;
@@ -68,6 +144,42 @@ impl<C: JudgedBalancers> Both<C> {
         Ok(Self { world, vendor, proxy, nodes, empty })
     }
 
+    /// What the vendor's provider makes of a Service for which it was called once since the proxy
+    /// was cleared, and what a second call writes. All nodes serve at the end.
+    async fn vendor_alone(&self, service: &Service) -> Result<(Made, Vec<String>)> {
+        let Self { world, vendor, proxy, nodes, .. } = self;
+        let new = proxy.take().len();
+        let ensured = world.cloud.balancers().await?;
+        vendor.ensure(service, nodes)?.map_err(Error::msg).context("a second call of the vendor's provider")?;
+        let again = proxy.take();
+        let usual = again.iter().filter(|request| C::is_write(request)).map(line).collect();
+        let update = |nodes: &NodeSet| {
+            vendor.update(service, nodes)?.map_err(Error::msg).context("the vendor's provider updates")
+        };
+        update(&one_less(nodes))?;
+        let one_node_less = proxy.take().len();
+        let updated = world.cloud.balancers().await?;
+        update(nodes)?;
+        let requests = Requests { new, unchanged: again.len(), one_node_less };
+        Ok((Made { requests, ensured, updated }, usual))
+    }
+
+    /// What the component makes of a new Service. All nodes serve at the end.
+    async fn component_alone(&self, service: &Service) -> Result<Made> {
+        let Self { world, nodes, .. } = self;
+        world.proxy.clear();
+        world.ensure(service, nodes).await.context("the component begins")?;
+        let new = world.proxy.take().len();
+        let ensured = world.cloud.balancers().await?;
+        world.ensure(service, nodes).await.context("a second call of the component")?;
+        let unchanged = world.proxy.take().len();
+        world.update(service, &one_less(nodes)).await.context("the component updates")?;
+        let one_node_less = world.proxy.take().len();
+        let updated = world.cloud.balancers().await?;
+        world.update(service, nodes).await.context("the component updates to all nodes")?;
+        Ok(Made { requests: Requests { new, unchanged, one_node_less }, ensured, updated })
+    }
+
     async fn compare(&self, name: &str, service: &Service) -> Result<()> {
         let Self { world, vendor, nodes, empty, .. } = self;
         for Difference { reason, .. } in differences::<C>(name) {
@@ -75,17 +187,11 @@ impl<C: JudgedBalancers> Both<C> {
         }
         // First the vendor's provider, from which the component takes over.
         self.proxy.clear();
-        let theirs = vendor.ensure(service, nodes)?;
-        let new = self.proxy.take().len();
-        let made_by_vendor = world.cloud.balancers().await?;
-        let served = match theirs {
+        let served = match vendor.ensure(service, nodes)? {
             Ok(served) => served,
             Err(refused) => return self.compare_refusals(name, service, &refused).await,
         };
-        vendor.ensure(&served, nodes)?.map_err(Error::msg).context("a second call of the vendor's provider")?;
-        let again = self.proxy.take();
-        let theirs = Requests { new, unchanged: again.len() };
-        let usual: Vec<String> = again.iter().filter(|request| C::is_write(request)).map(line).collect();
+        let (theirs, usual) = self.vendor_alone(&served).await?;
         world.proxy.clear();
         if let Err(refused) = world.ensure(&served, nodes).await {
             vendor.ensure_deleted(&served)?.map_err(Error::msg).context("the vendor's provider deletes")?;
@@ -101,12 +207,7 @@ impl<C: JudgedBalancers> Both<C> {
         let left_by_component = world.cloud.balancers().await?;
 
         // Then the component, from which the vendor's provider takes over.
-        world.proxy.clear();
-        world.ensure(service, nodes).await.context("the component begins")?;
-        let new = world.proxy.take().len();
-        let made = world.cloud.balancers().await?;
-        world.ensure(service, nodes).await.context("a second call of the component")?;
-        let ours = Requests { new, unchanged: world.proxy.take().len() };
+        let ours = self.component_alone(service).await?;
         self.proxy.clear();
         let back = vendor.ensure(service, nodes)?.map_err(Error::msg);
         let served = back.context("the vendor's provider takes over")?;
@@ -122,10 +223,11 @@ impl<C: JudgedBalancers> Both<C> {
                 problems.push(error.to_string());
             }
         };
-        compare("the component alone", &made, &made_by_vendor);
+        compare("the component alone", &ours.ensured, &theirs.ensured);
+        compare("the component's update", &ours.updated, &theirs.updated);
         compare("writes of the component that takes over", &taken_over, &[]);
-        compare("the component after the vendor's provider", &after, &made_by_vendor);
-        compare("the vendor's provider after the component", &after_back, &made);
+        compare("the component after the vendor's provider", &after, &theirs.ensured);
+        compare("the vendor's provider after the component", &after_back, &ours.ensured);
         compare("what the component's deletion leaves", &left_by_component, empty);
         compare("what the vendor's deletion leaves", &left, empty);
         let (back, usual) = (without::<C>(name, &back), without::<C>(name, &usual));
@@ -134,12 +236,42 @@ impl<C: JudgedBalancers> Both<C> {
                 "the vendor's provider takes over and writes {back:#?}; its second call writes {usual:#?}"
             ));
         }
-        if ours.new > theirs.new || ours.unchanged > theirs.unchanged {
+        let (ours, theirs) = (ours.requests, theirs.requests);
+        if ours.exceeds(theirs) {
             problems.push(format!("the component needs {ours:?}, the vendor's provider {theirs:?}"));
         }
         tracing::info!(name, ?ours, ?theirs, "requests");
         if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("\n  ")) }
     }
+
+    async fn compare_change(&self, name: &str, before: &Service, after: &Service) -> Result<()> {
+        let Self { world, vendor, nodes, .. } = self;
+        let served = vendor.ensure(before, nodes)?.map_err(Error::msg).context("the vendor's provider begins")?;
+        // The provider's own annotations stay.
+        let mut changed = after.clone();
+        let is_own = |(key, _): &(&String, &String)| !before.annotations.contains_key(*key);
+        let own = served.annotations.iter().filter(is_own).map(|(key, value)| (key.clone(), value.clone()));
+        changed.annotations.extend(own);
+        let theirs = vendor.ensure(&changed, nodes)?;
+        let changed_by_vendor = world.cloud.balancers().await?;
+        vendor.ensure_deleted(&changed)?.map_err(Error::msg).context("the vendor's provider deletes")?;
+
+        world.ensure(before, nodes).await.context("the component begins")?;
+        let ours = world.ensure(after, nodes).await;
+        let made = world.cloud.balancers().await?;
+        world.ensure_deleted(after).await.context("the component deletes")?;
+        let case = format!("change to {name}");
+        let either = differences::<C>(name).chain(differences::<C>(&case)).any(|one| one.lines.is_empty());
+        match (ours, theirs) {
+            (Ok(_), Ok(_)) => {}
+            (Err(_), Err(_)) => return Ok(()),
+            _ if either => return Ok(()),
+            (ours, theirs) => bail!("the component: {ours:?}, the vendor's provider: {theirs:?}"),
+        }
+        let without = |lines: &[String]| without::<C>(&case, &without::<C>(name, lines));
+        same("the change by the component", &without(&made), &without(&changed_by_vendor))
+    }
+
     /// After a refusal of the vendor's provider: the component refuses, too, unless there is a
     /// reason.
     async fn compare_refusals(&self, name: &str, service: &Service, refused: &str) -> Result<()> {
