@@ -50,6 +50,7 @@ impl fmt::Display for Violation<'_> {
 pub(crate) const RULES: &[Rule] = &[
     rules::crates::INHERITS_WORKSPACE,
     rules::crates::ONE_TOOLCHAIN,
+    rules::crates::ONE_VERSION,
     rules::crates::VERSIONS_ONCE,
     rules::crates::WHO_DEPENDS_ON_WHOM,
     rules::crates::IMPORT_TABLE,

@@ -179,18 +179,6 @@ fn collect(value: &Value, path: &str, leaves: &mut BTreeMap<String, String>) {
     }
 }
 
-#[test]
-fn the_chart_has_the_version_of_the_program() -> Result<()> {
-    let version = run(skysail()?, &["--version"])?;
-    let version = version.split(' ').next_back().context("no version")?;
-    let chart: Value = serde_saphyr::from_str(&text("Chart.yaml")?)?;
-    ensure!(
-        chart["version"] == version && chart["appVersion"] == version,
-        "Chart.yaml has {chart:#}, the program {version}"
-    );
-    Ok(())
-}
-
 /// Each alert fires for the reason that it names, and not without it.
 #[test]
 fn promtool_accepts_the_alerts_and_their_unit_tests() -> Result<()> {

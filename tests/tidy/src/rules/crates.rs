@@ -131,7 +131,7 @@ pub(crate) const INHERITS_WORKSPACE: Rule = Rule {
             }
         }
         if let Some(root) = tree.get("Cargo.toml") {
-            for line in ["version = \"0.0.0\"", "publish = false", "license = \"Apache-2.0\"", "edition = \"2024\""] {
+            for line in ["publish = false", "license = \"Apache-2.0\"", "edition = \"2024\""] {
                 if !root.lines().any(|(_, have)| have == line) {
                     hits.push(Hit::new(&root.path, 0, format!("[workspace.package] has no `{line}`")));
                 }
@@ -166,6 +166,43 @@ pub(crate) const ONE_TOOLCHAIN: Rule = Rule {
             }
             None => vec![Hit::new("Cargo.toml", line, "rust-toolchain.toml pins no `channel`")],
         }
+    },
+};
+
+/// What else has the version of a release, and the line that has it: the beginning, and how many
+/// such lines of the file count.
+const VERSIONED: &[(&str, &str, usize)] = &[
+    ("deploy/chart/Chart.yaml", "version: ", 1),
+    ("deploy/chart/Chart.yaml", "appVersion: ", 1),
+    ("guest-sdk/js/package.json", "\"version\": ", 1),
+    // The package itself, as the root and as one of the packages; dependencies follow.
+    ("guest-sdk/js/package-lock.json", "\"version\": ", 2),
+];
+
+pub(crate) const ONE_VERSION: Rule = Rule {
+    name: "one-version",
+    why: "the parts of a release are made from one tag, and users compare their versions",
+    remedy: "change versions only with `make release-commit VERSION=X.Y.Z`, which writes all of them",
+    check: |tree| {
+        let package = tree.get("Cargo.toml").and_then(|file| {
+            let (_, package) = file.text.split_once("[workspace.package]")?;
+            package.lines().find_map(|line| line.strip_prefix("version = "))
+        });
+        let Some(version) = package.map(|version| version.trim_matches('"')) else {
+            return vec![Hit::new("Cargo.toml", 0, "no `version` in [workspace.package]")];
+        };
+        let mut hits = Vec::new();
+        for (path, begin, count) in VERSIONED {
+            let Some(file) = tree.get(path) else { continue };
+            let lines = file.lines().filter_map(|(number, line)| Some((number, line.trim().strip_prefix(begin)?)));
+            for (number, value) in lines.take(*count) {
+                let value = value.trim_matches([',', '"']);
+                if value != version {
+                    hits.push(Hit::new(path, number, format!("the version {value}, and Cargo.toml has {version}")));
+                }
+            }
+        }
+        hits
     },
 };
 
