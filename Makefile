@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo picture test test-aws test-openstack test-vsphere check simulate guests image manifests bench bench-providers fmt
+.PHONY: help setup demo picture test test-aws test-openstack test-vsphere check simulate guests image release release-commit manifests bench bench-providers fmt
 MAKEFLAGS += --no-print-directory
 
 # Runs a command with the tools that .ci/setup found or built.
@@ -82,6 +82,12 @@ image: ## an OCI image of the manager in target/image, without a shell, for a us
 	@.ci/setup image
 	@.ci/program
 	@.ci/image "$${CARGO_TARGET_DIR:-target}/program/skysail" "$${CARGO_TARGET_DIR:-target}/image"
+
+release: ## from the tag of the checkout: program, image, chart, components, SBOMs, provenance, checksums, signatures in target/release-vX.Y.Z
+	@.ci/release/make
+
+release-commit: ## commit the version VERSION=X.Y.Z and its section of CHANGELOG.md, which make release reads from a tag
+	@.ci/release/cut "$(VERSION)"
 
 manifests: ## write deploy/manifests from the program and the chart of deploy/chart
 	@.ci/setup manifests

@@ -22,7 +22,7 @@ elif [ -x /usr/bin/rustc ] && [ -x /usr/bin/cargo ] && [ -d "$(/usr/bin/rustc --
   [ -n "$lld" ] || { say "no lld: install Debian's package lld" >&2; exit 1; }
   # The toolchain file is for rustup's cargo; Debian's reads neither it nor rustup's variables.
   exec env -u RUSTUP_TOOLCHAIN RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc \
-    CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-Clinker=$lld -Clinker-flavor=wasm-ld" \
+    CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="${CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS:-} -Clinker=$lld -Clinker-flavor=wasm-ld" \
     /usr/bin/cargo build -Zbuild-std=std,panic_abort --target $target "$@"
 fi
 say "no toolchain for $target: run 'rustup target add $target', or install rustc-web, cargo-web, rust-web-src and lld on Debian" >&2

@@ -39,9 +39,10 @@ const PAGES: [&str; 6] = [
 const CHART: &str = "deploy/chart/README.md";
 
 /// The pages whose commands another test runs, or none: page, and which test or why.
-const ELSEWHERE: [(&str, &str); 5] = [
+const ELSEWHERE: [(&str, &str); 6] = [
     ("README.md", "CI runs `make test`, and tests/it the demonstration"),
-    ("deploy/docs/signatures.md", "cosign cannot be had here; runtime/sources tests its signatures"),
+    ("deploy/docs/signatures.md", "the public Sigstore cannot be reached here; release.rs runs cosign with a key"),
+    ("deploy/docs/releases.md", "release.rs verifies a release with its commands, and copies a layout"),
     ("deploy/docs/plan.md", "plan.rs runs its command"),
     ("deploy/docs/write-a-provider.md", "write_a_provider.rs follows it"),
     ("deploy/manifests/README.md", "manifests.rs runs its third step, real_incus.rs what makes a certificate"),

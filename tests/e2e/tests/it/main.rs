@@ -21,6 +21,7 @@ mod provider_resources;
 mod real_incus;
 mod real_mounts;
 mod real_registry;
+mod release;
 mod silent_api_server;
 mod simulated;
 mod support_bundle;
