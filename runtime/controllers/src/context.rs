@@ -13,6 +13,7 @@ use crate::{
     held::DryRuns,
     lane::Lane,
     lanes::Lanes,
+    last_outcomes::LastOutcomes,
     ledger::{Entry, Ledger},
     names::reasons,
     nodes::Nodes,
@@ -41,6 +42,8 @@ pub(crate) struct Context {
     pub(crate) nodes_synced: watch::Sender<bool>,
     pub(crate) ledger: Ledger,
     pub(crate) emptied: Emptied,
+    /// For people; no decision reads them.
+    pub(crate) last_outcomes: LastOutcomes,
     pub(crate) service_locks: ServiceLocks,
     /// Open while this process holds the lease.
     pub(crate) fence: Fence,
@@ -62,6 +65,7 @@ impl Context {
             nodes_synced: watch::Sender::new(false),
             ledger,
             emptied: Emptied::default(),
+            last_outcomes: LastOutcomes::default(),
             service_locks: ServiceLocks::default(),
             fence: Fence::default(),
             progress: Progress::default(),

@@ -12,7 +12,8 @@
 //! → `service`, `node`, `node_lifecycle` and `route` are lists of steps, most of them pure →
 //! `report` reports the outcome. `nodes` assigns the nodes to providers by `ownership` and shares
 //! one node set with all Services of a provider. `dry_run` runs the same steps once, and holds back
-//! their writes.
+//! their writes. `explain` tells a person why a Service has, or has not, its load balancer; no
+//! decision reads what only `explain` needs.
 //!
 //! # Rules
 //! The controllers do not depend on WebAssembly. A reconcile neither sleeps nor retries. No
@@ -30,11 +31,13 @@ mod dry_run;
 mod emptied;
 mod error;
 mod events;
+mod explain;
 mod findings;
 mod held;
 mod labels;
 mod lane;
 mod lanes;
+mod last_outcomes;
 mod ledger;
 mod manager;
 mod metrics;
@@ -70,6 +73,10 @@ pub use convert::node as provider_node;
 pub use deadlines::{ApiResponse, CONNECTION_IDLE, Deadlines};
 pub use dry_run::{Snapshot, dry_run};
 pub use events::{Events, Notice, Recorder, Waiting};
+pub use explain::{
+    Explainer, LastOutcome, LoadBalancerRecord, PlannedStep, QueuePlace, QueueStatus, ServiceExplanation,
+    ServiceObject, ServiceOwner, ServiceProvider, Unexplained,
+};
 pub use findings::{Finding, Findings};
 pub use held::{DryRunObject, ObjectWrite};
 pub use ledger::Ledger;

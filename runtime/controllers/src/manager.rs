@@ -30,6 +30,7 @@ use crate::{
     clients::Clients,
     context::Context,
     events::{Events, Recorder, Waiting},
+    explain::Explainer,
     lane::Lane,
     lanes::Changes,
     ledger::Ledger,
@@ -61,6 +62,7 @@ pub struct Manager {
     context: Context,
     providers: Receiver<Providers>,
     notices: mpsc::Receiver<Waiting>,
+    explainer: Explainer,
 }
 
 /// Why the manager ended without being stopped.
@@ -98,7 +100,8 @@ impl Manager {
     ) -> Self {
         let (events, notices) = Events::new(metrics.clone());
         let reporter = Reporter::new(events, metrics);
-        Self { context: Context::new(clients.into(), settings, reporter, ledger), providers, notices }
+        let context = Context::new(clients.into(), settings, reporter, ledger);
+        Self { context, providers, notices, explainer: Explainer::default() }
     }
 
     /// Allows calls of providers only while this fence is open. The creator of the clients fences
@@ -116,6 +119,13 @@ impl Manager {
         self
     }
 
+    /// Lets `explainer` explain objects while this manager runs the service controller.
+    #[must_use]
+    pub fn explained(mut self, explainer: Explainer) -> Self {
+        self.explainer = explainer;
+        self
+    }
+
     /// A live feed of reconciles. A slow reader misses entries.
     #[must_use]
     pub fn activity(&self) -> broadcast::Receiver<Activity> {
@@ -128,8 +138,11 @@ impl Manager {
     /// A task panicked or ended by itself. An error from the API or from a provider never ends the
     /// manager.
     pub async fn run(self, stop: CancellationToken) -> Result<Ending, ManagerError> {
-        let Self { context, mut providers, notices } = self;
+        let Self { context, mut providers, notices, explainer } = self;
         let context = Arc::new(context);
+        if context.settings.controllers.service {
+            explainer.attach(&context);
+        }
         let grace = context.settings.shutdown_grace;
         let recorder = Recorder::new(context.clients.clone(), context.reporter.metrics.clone());
         let events_stop = CancellationToken::new();

@@ -362,6 +362,15 @@ impl Nodes {
     /// The set that was published last. The first reader builds it from the current nodes; it stays
     /// until the next publication.
     pub(crate) fn shared(&self, lane: LaneId) -> SharedNodes {
+        self.read(lane, true)
+    }
+
+    /// As [`Self::shared`], but the set is not kept: the first Service still builds its own.
+    pub(crate) fn peek(&self, lane: LaneId) -> SharedNodes {
+        self.read(lane, false)
+    }
+
+    fn read(&self, lane: LaneId, keep: bool) -> SharedNodes {
         let mut inner = self.lock();
         let Inner { views, lanes, claims, .. } = &mut *inner;
         let settled = claim_of(claims, lane).is_some_and(|claim| claim.settled);
@@ -374,7 +383,11 @@ impl Nodes {
             published: published.at,
             settled,
         };
-        SharedNodes { settled, ..published.set.get_or_insert_with(build).clone() }
+        let set = match keep {
+            true => published.set.get_or_insert_with(build).clone(),
+            false => published.set.clone().unwrap_or_else(build),
+        };
+        SharedNodes { settled, ..set }
     }
 
     /// Publishes the provider's current nodes; returns true if a Service may have been ensured with

@@ -76,14 +76,39 @@ struct Failures {
 type Due = (Instant, u64);
 
 /// What ends the wait of a delayed key.
-#[derive(Clone, Copy)]
-enum Ends {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
     /// The time, an add or a nudge.
     ByNudge,
     /// The time, or an add.
     ByAdd,
     /// The time alone.
     AtTime,
+}
+
+/// Where a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Neither queued nor running.
+    Absent,
+    /// Due, behind `before` other keys.
+    Ready { since: Instant, before: usize },
+    /// Running; with `again` the key runs once more afterwards.
+    Running { since: Instant, again: bool },
+    /// Waiting for a time, or for what ends the wait earlier.
+    Delayed { until: Instant, ends: Ends },
+}
+
+/// The state of one key, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyState {
+    pub(crate) place: Place,
+    /// Failures in a row that make the backoff longer.
+    pub(crate) failures: u32,
+    /// Conflicts and outages of the Kubernetes API in a row since the last failure of another kind.
+    pub(crate) failures_at_api: u32,
+    /// Whether the last failure was a denial.
+    pub(crate) denied: bool,
 }
 
 struct Inner<K> {
@@ -274,6 +299,23 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.lock().delayed.values().cloned().collect()
     }
 
+    /// The state of this key. Changes nothing: a key whose time is over may still be delayed while
+    /// all workers are busy.
+    pub(crate) fn state(&self, key: &K) -> KeyState {
+        let inner = self.lock();
+        let place = match (inner.running.get(key), inner.ready_since.get(key), inner.due.get(key)) {
+            (Some(run), _, _) => Place::Running { since: run.since, again: run.again != Again::No },
+            (None, Some(since), _) => {
+                let before = inner.ready.iter().take_while(|ready| *ready != key).count();
+                Place::Ready { since: *since, before }
+            }
+            (None, None, Some(((until, _), ends))) => Place::Delayed { until: *until, ends: *ends },
+            (None, None, None) => Place::Absent,
+        };
+        let Failures { count, at_api, denied } = inner.failures.get(key).copied().unwrap_or_default();
+        KeyState { place, failures: count, failures_at_api: at_api, denied }
+    }
+
     /// The current content of the queue, for metrics.
     fn held(&self) -> Held {
         let mut inner = self.lock();
@@ -371,7 +413,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{Counts, Next, WorkQueue};
+    use super::{Counts, Ends, KeyState, Next, Place, WorkQueue};
 
     const S: Duration = Duration::from_secs(1);
 
@@ -519,5 +561,32 @@ mod tests {
         );
         queue.forget(&"a");
         assert_eq!((failed("a"), queue.failed_at_api(&"a")), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_state_of_a_key_follows_the_key_and_changes_nothing() {
+        let (queue, start) = (WorkQueue::counting(Counts::default()), Instant::now());
+        let place = |key| queue.state(&key).place;
+        assert_eq!(place("b"), Place::Absent);
+        queue.add("a");
+        queue.add("b");
+        assert_eq!(place("b"), Place::Ready { since: start, before: 1 });
+        assert_eq!((queue.next().await, queue.next().await), ("a", "b"));
+        assert_eq!(place("b"), Place::Running { since: start, again: false });
+        queue.failed(&"b", true, true);
+        queue.failed_at_api(&"b");
+        queue.failed(&"b", true, true);
+        queue.done("b", Next::After(S));
+        let delayed = Place::Delayed { until: start + S, ends: Ends::ByAdd };
+        assert_eq!(queue.state(&"b"), KeyState { place: delayed, failures: 2, failures_at_api: 0, denied: true });
+        tokio::time::advance(2 * S).await;
+        assert_eq!(place("b"), delayed, "no worker has looked yet");
+        assert_eq!(queue.next().await, "b");
+        queue.forget(&"b");
+        queue.done("b", Next::OnChange);
+        assert_eq!(
+            queue.state(&"b"),
+            KeyState { place: Place::Absent, failures: 0, failures_at_api: 0, denied: false }
+        );
     }
 }

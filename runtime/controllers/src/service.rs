@@ -11,11 +11,12 @@
 //!    answer, and `service/outcome.rs` (pure) turns the outcome into the next ledger entry. After a
 //!    question, and between the deletion of a load balancer and the removal of the finalizer, the
 //!    turn goes on at 1.
-//! 4. report: Events and the outcome, `report.rs`. The next run: `backoff.rs` after a failure,
+//! 4. report: Events and the outcome, `report.rs`; `explain.rs` tells people the plan. The next run: `backoff.rs` after a failure,
 //!    otherwise `service/plan.rs` on the new state.
 
 mod apply;
 pub(crate) mod drift;
+pub(crate) mod explain;
 pub(crate) mod orphans;
 mod outcome;
 mod plan;
@@ -41,6 +42,7 @@ use crate::{
     lane::Lane,
     ledger::NextTry,
     names::{controllers, reasons},
+    nodes::SharedNodes,
     queue::Next,
     report::{Actor, is_expected},
     watch::ObjectKey,
@@ -100,6 +102,10 @@ fn succeeded(subject: &Subject<'_>) -> Next {
     let Subject { context, lane, key, actor, observed, plan } = *subject;
     context.reporter.reconciled(actor, &reference(subject), Ok(()), None);
     let now = observe(context, lane, key, observed.answers);
+    match (&now.object, &now.entry) {
+        (None, None) => context.last_outcomes.remove(key),
+        _ => context.last_outcomes.succeeded(key, &lane.name, explain::step(plan), explain::is_idle(plan)),
+    }
     // If only the backends of an older load balancer were updated, the failures of `ensure` still
     // count.
     if now.waits.retry.is_none() {
@@ -122,6 +128,7 @@ fn failed(subject: &Subject<'_>, error: &Error) -> Next {
         context.reporter.event(actor, &reference, (EventKind::Warning, reason), text);
     }
     context.reporter.reconciled(actor, &reference, Err(error), Some(retry.after));
+    context.last_outcomes.failed(key, &lane.name, explain::step(plan), (error.category(), &chain(error)));
     let next = NextTry { at: Instant::now() + retry.after, until_change: retry.until_change };
     subject.record(PlanOutcome::Waits(next));
     plan::after_failure(plan, &observe(context, lane, key, observed.answers), observed.shared.membership, retry)
@@ -140,6 +147,15 @@ fn reference(Subject { observed, key, .. }: &Subject<'_>) -> ObjectReference {
 }
 
 fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: PlanAnswers) -> Observed {
+    observe_with(context, (lane, key), answers, context.nodes.shared(lane.id))
+}
+
+fn observe_with(
+    context: &Context,
+    (lane, key): (&Arc<Lane>, &ObjectKey),
+    answers: PlanAnswers,
+    shared: SharedNodes,
+) -> Observed {
     let object = context.services.get(key);
     let object_owner = match object.as_ref().and_then(|object| context.service_owner(object).provider()) {
         Some(owner) if owner == lane.id => ObjectOwner::Own,
@@ -162,7 +178,7 @@ fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey, answers: PlanAn
         lane: lane.id,
         answers,
         release_wait: context.ledger.release_wait(key, Instant::now()),
-        shared: context.nodes.shared(lane.id),
+        shared,
         generation: lane.generation(),
     }
 }

@@ -101,6 +101,7 @@ fn record_named_provider(context: &Context, key: &ObjectKey, old: Option<&core::
 
 /// Handles a deleted Service whose provider was removed before.
 fn forget(context: &Context, key: &ObjectKey) {
+    context.last_outcomes.remove(key);
     if let Some(entry) = context.ledger.remove(key) {
         tracing::warn!(
             provider.name = &*entry.provider,

@@ -16,8 +16,8 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{
-    Clients, ControllerMetrics, ControllerSettings, DryRunObject, Ending, Finding, Ledger, Manager, ManagerError,
-    Progress, ProviderAddresses, ProviderEntry, Providers, Snapshot, dry_run,
+    Clients, ControllerMetrics, ControllerSettings, DryRunObject, Ending, Explainer, Finding, Ledger, Manager,
+    ManagerError, Progress, ProviderAddresses, ProviderEntry, Providers, Snapshot, dry_run,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
 use skysail_election::fenced;
@@ -182,6 +182,8 @@ pub struct World {
     pub registry: Registry,
     /// The progress of the manager's workers.
     pub progress: Progress,
+    /// Explains the manager's Services.
+    pub explainer: Explainer,
     providers: watch::Sender<Providers>,
     settings: ControllerSettings,
     ledger: Ledger,
@@ -226,6 +228,7 @@ impl World {
             server,
             registry: Registry::default(),
             progress: Progress::default(),
+            explainer: Explainer::default(),
             // Periodic provider calls would appear in every transcript; tests that need them enable
             // them.
             settings: ControllerSettings {
@@ -286,7 +289,8 @@ impl World {
         let client = self.fence.clone().map_or_else(|| self.client.clone(), |fence| fenced(&self.client, fence));
         let manager = Manager::new(client, providers, self.settings.clone(), metrics, self.ledger.clone())
             .fenced(self.fence.clone().unwrap_or_default())
-            .observed(self.progress.clone());
+            .observed(self.progress.clone())
+            .explained(self.explainer.clone());
         self.running.spawn(manager.run(self.stop.clone()));
     }
 

@@ -376,4 +376,4 @@ fn upkeep(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,24 +6,37 @@ use skysail_provider::Service;
 
 use crate::service_spec::{class, convert, has_finalizer, is_load_balancer, named_class, named_holder, status};
 
-/// Whether a change of the Service requires `ensure`.
+/// A field, and whether it differs.
+type Field = (&'static str, fn(&Service, &Service) -> bool);
+
+/// The fields of a load balancer's Service, by their names in the object.
+const FIELDS: [Field; 11] = [
+    ("spec.loadBalancerSourceRanges", |old, new| old.source_ranges != new.source_ranges),
+    ("spec.ports", |old, new| old.ports != new.ports),
+    ("spec.sessionAffinity", |old, new| old.session_affinity != new.session_affinity),
+    ("spec.loadBalancerIP", |old, new| old.load_balancer_ip != new.load_balancer_ip),
+    ("spec.externalIPs", |old, new| old.external_ips != new.external_ips),
+    ("metadata.annotations", |old, new| old.annotations != new.annotations),
+    ("metadata.uid", |old, new| old.uid != new.uid),
+    ("spec.externalTrafficPolicy", |old, new| old.external_traffic_policy != new.external_traffic_policy),
+    ("spec.healthCheckNodePort", |old, new| old.health_check_node_port != new.health_check_node_port),
+    ("spec.ipFamilies", |old, new| old.ip_families != new.ip_families),
+    ("spec.loadBalancerClass", |old, new| old.load_balancer_class != new.load_balancer_class),
+];
+
+/// The fields whose change requires `ensure`.
 ///
 /// Labels, selector, cluster IPs, internal traffic policy and status do not matter. Whether a load
 /// balancer is wanted at all is decided before. The class cannot change while the type stays, but
 /// the type may have changed twice between two runs. Upstream sees each change and compares only
 /// the number of IP families.
+pub(crate) fn changed_fields<'a>(old: &'a Service, new: &'a Service) -> impl Iterator<Item = &'static str> + 'a {
+    FIELDS.into_iter().filter(move |(_, differs)| differs(old, new)).map(|(name, _)| name)
+}
+
+/// Whether a change of the Service requires `ensure`.
 pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
-    old.source_ranges != new.source_ranges
-        || old.ports != new.ports
-        || old.session_affinity != new.session_affinity
-        || old.load_balancer_ip != new.load_balancer_ip
-        || old.external_ips != new.external_ips
-        || old.annotations != new.annotations
-        || old.uid != new.uid
-        || old.external_traffic_policy != new.external_traffic_policy
-        || old.health_check_node_port != new.health_check_node_port
-        || old.ip_families != new.ip_families
-        || old.load_balancer_class != new.load_balancer_class
+    changed_fields(old, new).next().is_some()
 }
 
 /// Whether a change of the object requires a reconcile. Our own writes (finalizer, status) do not.

@@ -12,6 +12,8 @@ mod drift;
 #[cfg(test)]
 mod dry_run;
 mod edits;
+#[cfg(test)]
+mod explain;
 mod fence;
 mod holder;
 mod in_flight;

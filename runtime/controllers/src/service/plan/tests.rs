@@ -35,6 +35,11 @@ fn check(words: &str, expected: Expect) {
 }
 
 fn planned(words: &str) -> String {
+    shown(plan(&observed(words)))
+}
+
+/// The state in words, as [`check`] reads them.
+pub(in crate::service) fn observed(words: &str) -> Observed {
     let has = |word: &str| words.split_whitespace().any(|w| w == word);
     let remembered = Arc::new(convert(&object("one", 80, &|word| has(word) && word != "other-class")).service);
     let object = object(if has("other-uid") { "two" } else { "one" }, if has("other-port") { 81 } else { 80 }, &has);
@@ -69,7 +74,7 @@ fn planned(words: &str) -> String {
         entry.repairs.begin(now);
     }
     let waits = entry.as_ref().map(|entry| entry.waits(now)).unwrap_or_default();
-    shown(plan(&Observed {
+    Observed {
         object: (!has("gone")).then(|| Arc::new(object)),
         entry,
         object_owner: match () {
@@ -97,7 +102,7 @@ fn planned(words: &str) -> String {
         generation: (1, 1),
         waits,
         release_wait: has("released").then_some(Duration::from_secs(1)),
-    }))
+    }
 }
 
 fn shown(plan: Plan) -> String {
