@@ -30,6 +30,7 @@ mod headers;
 mod limits;
 mod login;
 mod message;
+mod noted;
 mod rate;
 
 use std::{fmt, iter::repeat_n, sync::Arc, time::Duration};
@@ -57,6 +58,7 @@ use exchange::Exchange;
 pub use limits::HttpLimits;
 pub use login::ServiceAccountTokens;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
+pub use noted::{NotedRequest, REQUESTS_NOTED_MAX, RequestEnd};
 use rate::Rate;
 
 /// Concurrent redactions of large answers of one provider: each keeps a core busy, for seconds
@@ -167,12 +169,14 @@ impl HttpClient {
     ) -> Result<HttpResponse, Failure> {
         let (method, url) = (shown(&request.method), shown(request.url.split(['?', '#']).next().unwrap_or_default()));
         let span = tracing::debug_span!("http request", http.method = method, http.url = url);
+        let noted = budget.note_request(method, url);
         let reads = matches!(budget.writes(), Writes::Held(_)) && request.method == "GET";
         let read = reads.then(|| Target::parse(&request.url).ok()).flatten().map(|target| target.url.to_string());
         let result = self.send_judged(budget, admitted.held(), request).instrument(span.clone()).await;
         let _entered = span.enter();
         match &result {
             Ok(response) => {
+                noted.ended(RequestEnd::Answered(response.status));
                 budget.note_status(response.status);
                 admitted.held().add(response.size());
                 if let (Writes::Held(dry_run), Some(url)) = (budget.writes(), &read) {
@@ -185,6 +189,7 @@ impl HttpClient {
                 );
             }
             Err(failure) => {
+                noted.ended(RequestEnd::Failed(failure.kind));
                 budget.note(failure);
                 tracing::debug!(http.failure = failure.kind.name(), reason = failure.message, "request failed");
             }

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -39,7 +42,7 @@ pub struct Elector {
     pub(crate) health: Health,
     jitter: Jitter,
     /// The leader in the last log line.
-    said: String,
+    said: watch::Sender<String>,
 }
 
 impl fmt::Debug for Elector {
@@ -57,13 +60,20 @@ impl Elector {
         let health = Health::new(&config.lease, config.timing.lease_duration(), Arc::clone(&clock));
         let jitter = Jitter::of(&config.identity);
         let lock = Lock::new(client.clone(), config, clock);
-        Self { client, lock, metrics, health, jitter, said: String::new() }
+        Self { client, lock, metrics, health, jitter, said: watch::Sender::default() }
     }
 
     /// The health check of the leader, valid for the life of the process.
     #[must_use]
     pub fn health(&self) -> Health {
         self.health.clone()
+    }
+
+    /// The identity of the leader that this candidate waits for, as last seen; empty before. Does
+    /// not change once this candidate is the leader.
+    #[must_use]
+    pub fn other_leader(&self) -> watch::Receiver<String> {
+        self.said.subscribe()
     }
 
     /// Waits for the lease; none if `stop` came first. Tries at once, whenever the lease is
@@ -136,9 +146,10 @@ impl Elector {
     }
 
     fn log_leader(&mut self) {
-        if self.said != self.lock.holder() && !self.lock.holder().is_empty() {
-            self.said = self.lock.holder().to_owned();
-            tracing::info!(lease.name = self.lock.config.lease, leader = self.said, "standing by");
+        let holder = self.lock.holder();
+        if *self.said.borrow() != holder && !holder.is_empty() {
+            tracing::info!(lease.name = self.lock.config.lease, leader = holder, "standing by");
+            self.said.send_replace(holder.to_owned());
         }
     }
 }

@@ -14,7 +14,7 @@ use prometheus_client::{
 use skysail_provider::{Code, Limit, LimitHit, ObjectReference};
 use tokio::sync::broadcast;
 
-use crate::{Fault, series::SeriesByProvider};
+use crate::{Fault, http_client::NotedRequest, series::SeriesByProvider};
 
 /// Records that are buffered for a slow subscriber before it loses the oldest: a few seconds of a
 /// busy controller.
@@ -93,6 +93,9 @@ pub struct CallRecord {
     pub guest: Duration,
     /// HTTP usage.
     pub http: HttpUse,
+    /// The last requests, refused ones included, at most
+    /// [`crate::http_client::REQUESTS_NOTED_MAX`].
+    pub requests: Vec<NotedRequest>,
     /// Peak linear memory, in bytes, summed over all memories.
     pub memory_peak: u64,
     /// Log lines kept.
@@ -125,6 +128,7 @@ impl CallRecord {
             cpu: Duration::ZERO,
             guest: Duration::ZERO,
             http: HttpUse::default(),
+            requests: Vec::new(),
             memory_peak: 0,
             log_lines: 0,
             log_lines_dropped: 0,

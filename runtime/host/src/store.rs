@@ -105,6 +105,7 @@ impl CallState {
             self.hit(*hit);
         }
         record.http = http.into();
+        record.requests = self.http.take_noted();
         record.memory_peak = self.growth.memory_peak();
         record.log_lines = lines.kept;
         record.log_lines_dropped = lines.dropped;

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use axum::{
     Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, RawQuery, State},
+    extract::{DefaultBodyLimit, Path, RawQuery, State},
     middleware,
     response::{IntoResponse as _, Response},
     routing::{get, put},
@@ -15,7 +15,7 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 
 use crate::{
-    guard::{Guard, guard},
+    guard::{Guard, guard, status},
     health::{HealthChecks, HealthMetrics},
     limits::VERBOSITY_BYTES_MAX,
 };
@@ -25,6 +25,18 @@ pub type SetVerbosity = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync
 
 /// Builds a document without secrets for each request.
 type Document = Arc<dyn Fn() -> Value + Send + Sync>;
+
+/// Builds a document without secrets about the object with this namespace and name.
+pub type ObjectDocument = Arc<dyn Fn(&str, &str) -> Result<Value, NoDocument> + Send + Sync>;
+
+/// Why there is no document about an object; the text is for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoDocument {
+    /// 404 Not Found: there is no such object.
+    NotFound(String),
+    /// 503 Service Unavailable: this process does not know the object, and another one may.
+    Unavailable(String),
+}
 
 /// The key of the configuration in `/configz`, as upstream's.
 const CONFIGZ: &str = "cloudcontrollermanager.config.k8s.io";
@@ -48,6 +60,8 @@ pub struct Endpoints {
     pub configuration: Document,
     /// `/providers`: the state of the operator's Providers.
     pub providers: Document,
+    /// `/services/NAMESPACE/NAME`: why a Service has, or has not, its load balancer.
+    pub services: ObjectDocument,
     /// `/debug/flags/v`; `None` with `--profiling=false`.
     pub verbosity: Option<SetVerbosity>,
 }
@@ -79,7 +93,8 @@ impl Endpoints {
             .route("/metrics", get(metrics))
             .route("/metrics/slis", get(slis_metrics))
             .route("/configz", get(configz))
-            .route("/providers", get(providers));
+            .route("/providers", get(providers))
+            .route("/services/{namespace}/{name}", get(service));
         if debug {
             let pprof = get(|| async { (StatusCode::NOT_FOUND, NO_PPROF) });
             router = router
@@ -139,6 +154,19 @@ async fn configz(State(shared): State<Shared>) -> Response {
 
 async fn providers(State(shared): State<Shared>) -> Response {
     json_of(&(shared.endpoints.providers)())
+}
+
+async fn service(State(shared): State<Shared>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    match (shared.endpoints.services)(&namespace, &name) {
+        Ok(document) => json_of(&document),
+        Err(NoDocument::NotFound(why)) => {
+            let details = json!({ "kind": "services", "name": name });
+            status(StatusCode::NOT_FOUND, "NotFound", &why, details)
+        }
+        Err(NoDocument::Unavailable(why)) => {
+            status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &why, json!({}))
+        }
+    }
 }
 
 fn json_of(document: &Value) -> Response {

@@ -150,7 +150,7 @@ fn too_many_requests() -> Response {
 }
 
 /// A `Status` object, which every Kubernetes client reads.
-fn status(code: StatusCode, reason: &str, message: &str, details: Value) -> Response {
+pub(crate) fn status(code: StatusCode, reason: &str, message: &str, details: Value) -> Response {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "details": details, "code": code.as_u16(),

@@ -32,7 +32,7 @@ mod tls;
 mod waiting_places;
 pub mod webhook;
 
-pub use endpoints::{Endpoints, SetVerbosity};
+pub use endpoints::{Endpoints, NoDocument, ObjectDocument, SetVerbosity};
 pub use error::ServingError;
 pub use guard::{Guard, Reviewers};
 pub use health::{HealthCheck, HealthChecks, HealthMetrics};

@@ -27,7 +27,7 @@ pub(crate) use author::{ComponentizeArgs, Language, NewArgs};
 pub(crate) use crd::CrdArgs;
 #[cfg(feature = "dev")]
 pub(crate) use dev::DevArgs;
-pub(crate) use explain::ExplainArgs;
+pub(crate) use explain::{DocumentFormat, ExplainArgs, ExplainObject, ExplainServiceArgs, ObjectPath};
 pub(crate) use functions::function_names;
 pub(crate) use orphans::OrphansArgs;
 pub(crate) use plan::PlanArgs;
@@ -50,6 +50,7 @@ const EXAMPLES: &str = "
   skysail plan --provider-file providers.yaml   see what it would change
   skysail status                                show the state of each provider
   skysail explain LinkFailed                    explain a name of a message
+  skysail explain service default/web --server URL    explain why it waits
   skysail inspect provider.wasm                 list imports and exports
   skysail call provider.wasm identity.describe  call one function
   skysail push provider.wasm ghcr.io/org/provider:v1
@@ -99,7 +100,7 @@ pub(crate) enum Command {
     Plan(Box<PlanArgs>),
     /// List the load balancers in the cloud that no Service needs, and delete those that you name.
     Orphans(OrphansArgs),
-    /// Explain a name of a message, a metric, a limit or a flag, and say what to do.
+    /// Explain a name of a message, a metric, a limit or a flag, or the state of a Service.
     Explain(ExplainArgs),
     /// Push a component to an OCI registry.
     Push(PushArgs),

@@ -25,11 +25,26 @@ pub(crate) struct LeaseControllers {
     pub(crate) fence: watch::Receiver<Option<Fence>>,
     /// The ledger of these controllers; it outlives their managers.
     pub(crate) ledger: Ledger,
+    /// None without a Lease.
+    pub(crate) other_leader: Option<OtherLeader>,
+}
+
+/// The process that this one waits for.
+#[derive(Clone)]
+pub(crate) struct OtherLeader {
+    /// `namespace/name` of the Lease.
+    pub(crate) lease: String,
+    /// The identity of the holder; empty before it is known.
+    pub(crate) identity: watch::Receiver<String>,
 }
 
 impl LeaseControllers {
-    fn new(controllers: EnabledControllers, fence: watch::Receiver<Option<Fence>>) -> Self {
-        Self { controllers, fence, ledger: Ledger::default() }
+    fn new(
+        controllers: EnabledControllers,
+        fence: watch::Receiver<Option<Fence>>,
+        other_leader: Option<OtherLeader>,
+    ) -> Self {
+        Self { controllers, fence, ledger: Ledger::default(), other_leader }
     }
 }
 
@@ -59,7 +74,7 @@ pub(crate) fn of(
     if !args.leader_election.leader_elect {
         // The receiver keeps the value after the sender is dropped.
         let (_, fence) = watch::channel(Some(Fence::default()));
-        let shares = vec![LeaseControllers::new(enabled, fence)];
+        let shares = vec![LeaseControllers::new(enabled, fence, None)];
         return Ok(Leadership { shares, elections: Elections(Vec::new()), health: Vec::new() });
     }
     let election = &args.leader_election;
@@ -76,16 +91,22 @@ pub(crate) fn of(
         let elector = Elector::new(ElectorOptions { client, config, clock: Arc::new(SystemClock), metrics });
         (elector, watch::Sender::new(None))
     };
+    let controllers = |lease: &str, enabled, (elector, fence): &(Elector, watch::Sender<Option<Fence>>)| {
+        let lease = format!("{}/{lease}", election.leader_elect_resource_namespace);
+        let other_leader = OtherLeader { lease, identity: elector.other_leader() };
+        LeaseControllers::new(enabled, fence.subscribe(), Some(other_leader))
+    };
     let (main, migrated) = match &migration {
         Some(migration) => migration.split(enabled),
         None => (enabled, enabled),
     };
-    let main_elector = elector(&election.leader_elect_resource_name);
-    let mut shares = vec![LeaseControllers::new(main, main_elector.1.subscribe())];
+    let main_lease = &election.leader_elect_resource_name;
+    let main_elector = elector(main_lease);
+    let mut shares = vec![controllers(main_lease, main, &main_elector)];
     let mut electors = vec![main_elector];
     if let Some(migration) = migration {
         let elector = elector(&migration.leader_name);
-        shares.push(LeaseControllers::new(migrated, elector.1.subscribe()));
+        shares.push(controllers(&migration.leader_name, migrated, &elector));
         electors.push(elector);
     }
     let health = electors.iter().map(|(elector, _)| elector.health()).collect();

@@ -10,6 +10,7 @@ mod component_file;
 mod custom_resource;
 mod exit;
 mod kubectl_plugin;
+mod last_calls;
 mod leader_migration;
 mod leadership;
 mod output;

@@ -80,6 +80,35 @@ pub(crate) fn plain(text: &str) -> String {
     one_line(text, usize::MAX)
 }
 
+/// A duration of a call.
+pub(crate) fn milliseconds(milliseconds: u64) -> String {
+    match milliseconds {
+        0..10_000 => format!("{milliseconds}ms"),
+        _ => format!("{}.{}s", milliseconds / 1_000, milliseconds / 100 % 10),
+    }
+}
+
+/// With one decimal, to compare it with a limit.
+pub(crate) fn fuel(units: u64) -> String {
+    let scaled = |unit: u64, name: char| format!("{}.{}{name}", units / unit, units / (unit / 10) % 10);
+    match units {
+        0..1_000 => units.to_string(),
+        1_000..1_000_000 => scaled(1_000, 'k'),
+        1_000_000..1_000_000_000 => scaled(1_000_000, 'M'),
+        _ => scaled(1_000_000_000, 'G'),
+    }
+}
+
+/// An age in the format of kubectl.
+pub(crate) fn age(seconds: i64) -> String {
+    match seconds {
+        ..120 => format!("{}s", seconds.max(0)),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        172_800.. => format!("{}d", seconds / 86_400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

@@ -14,6 +14,7 @@ use tokio::{
     time::Instant,
 };
 
+use super::noted::{Noted, NotedRequest, Noting};
 use crate::http_client::{Failure, FailureKind, HttpLimits};
 
 /// The HTTP budget of one provider call; cloning shares it.
@@ -72,6 +73,7 @@ struct Spent {
     usage: HttpUsage,
     in_flight: u32,
     busy_since: Option<Instant>,
+    noted: Noted,
 }
 
 /// A request that the budget of its call has room for, and the answers that the guest holds when
@@ -142,6 +144,21 @@ impl HttpBudget {
         let mut usage = spent.usage.clone();
         usage.time += spent.busy_since.map_or(Duration::ZERO, |since| since.elapsed());
         usage
+    }
+
+    /// The last requests of the call that have ended, and no more after that.
+    #[must_use]
+    pub fn take_noted(&self) -> Vec<NotedRequest> {
+        self.shared.spent().noted.take()
+    }
+
+    /// Notes a request that begins.
+    pub(super) fn note_request(&self, method: String, url: String) -> Noting<'_> {
+        Noting::new(self, method, url)
+    }
+
+    pub(super) fn noted(&self, request: NotedRequest) {
+        self.shared.spent().noted.push(request);
     }
 
     /// Takes one request from the budget, before anything of the request is read. `held` are the

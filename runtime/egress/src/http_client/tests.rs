@@ -29,7 +29,8 @@ use tokio::time::Instant;
 use self::server::{Reply, Server, ok};
 use super::clients::CONNECTIONS_MAX;
 use super::{
-    Failure, FailureKind, Held, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpResponse, HttpUsage, Resolver,
+    Failure, FailureKind, Held, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpResponse, HttpUsage, NotedRequest,
+    REQUESTS_NOTED_MAX, Resolver,
 };
 use crate::{
     credentials::{CredentialSpec, Credentials, SecretValues},
@@ -447,6 +448,52 @@ async fn requests_that_the_cloud_failed_or_denied_are_counted() {
     let gone = server.url("/");
     drop(server);
     assert_eq!(counted(gone).await, (1, 0));
+}
+
+#[tokio::test]
+async fn the_last_requests_of_a_call_are_noted_without_query_header_and_body() {
+    let server = Server::start(|request| match request.contains("/never") {
+        true => Reply::Never,
+        false => Reply::Whole(b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n".to_vec()),
+    })
+    .await;
+    let (client, budget) = (local(&server), budget());
+    let noted = || {
+        let line = |NotedRequest { method, url, end, time: _ }| {
+            format!("{method} {} {end:?}", url.replace(&server.url(""), "http://server"))
+        };
+        budget.take_noted().into_iter().map(line).collect::<Vec<_>>()
+    };
+    let request = with_header(get(server.url("/a?token=s3cret#s3cret")), "x", "s3cret");
+    sent(&client, &budget, HttpRequest { method: "PUT".to_owned(), body: Some("s3cret".into()), ..request })
+        .await
+        .unwrap();
+    sent(&client, &budget, get("https://elsewhere.example.com/b")).await.unwrap_err();
+    sent(&client, &budget, get("https://user:s3cret@elsewhere.example.com/s3cret")).await.unwrap_err();
+    {
+        let mut sending = Box::pin(sent(&client, &budget, get(server.url("/never"))));
+        tokio::select! {
+            result = &mut sending => panic!("{result:?}"),
+            () = server.wait_for_requests(2) => {}
+        }
+    }
+    assert_eq!(
+        noted(),
+        [
+            "PUT http://server/a Answered(404)",
+            "GET https://elsewhere.example.com/b Failed(Forbidden)",
+            "GET  Failed(Malformed)",
+            "GET http://server/never Cancelled",
+        ]
+    );
+    assert_eq!(noted(), [""; 0], "they were taken");
+    let long = "x".repeat(1_000);
+    for number in 0..REQUESTS_NOTED_MAX + 2 {
+        sent(&client, &budget, get(server.url(&format!("/{number}/{long}")))).await.unwrap();
+    }
+    let all = budget.take_noted();
+    assert_eq!(all.len(), REQUESTS_NOTED_MAX);
+    assert!(all[0].url.contains("/2/") && all.iter().all(|request| request.url.len() <= 200), "{:?}", all[0]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     HttpUse, Sandbox,
     bindings::skysail::provider::http::{Failure, Host, Request, Response},
-    http_client::{self, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, HttpUsage},
+    http_client::{self, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, HttpUsage, NotedRequest},
     store::CallState,
 };
 
@@ -97,6 +97,10 @@ impl HttpCall {
 
     pub(crate) fn usage(&self) -> HttpUsage {
         self.budget.usage()
+    }
+
+    pub(crate) fn take_noted(&self) -> Vec<NotedRequest> {
+        self.budget.take_noted()
     }
 }
 

@@ -27,7 +27,7 @@ use tower::{ServiceExt as _, service_fn};
 use super::{Guard, Reviewers};
 use crate::{
     authentication::Peer,
-    endpoints::Endpoints,
+    endpoints::{Endpoints, NoDocument},
     error::ServingError,
     health::HealthChecks,
     limits::REVIEWS,
@@ -114,6 +114,11 @@ fn endpoints() -> Endpoints {
         registry: Arc::new(Registry::default()),
         configuration: Arc::new(|| json!({"a": 1})),
         providers: Arc::new(|| json!({"kind": "ProviderList"})),
+        services: Arc::new(|namespace, name| match name {
+            "web" => Ok(json!({ "namespace": namespace, "name": name })),
+            "away" => Err(NoDocument::Unavailable("this process is not the leader".to_owned())),
+            name => Err(NoDocument::NotFound(format!("there is no Service {namespace}/{name}"))),
+        }),
         verbosity: Some(Arc::new(|text| if text == "4" { Ok("level 4".to_owned()) } else { Err("no".to_owned()) })),
     }
 }
@@ -153,7 +158,8 @@ async fn i3_health_is_public_and_metrics_are_not() {
     for path in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(get(&router, path, &[], Peer::default()).await, (200, "ok".to_owned()), "{path}");
     }
-    for path in ["/metrics", "/metrics/slis", "/configz", "/providers", "/debug/flags/v", "/healthz/ping", "/nothing"] {
+    let paths = ["/metrics", "/metrics/slis", "/configz", "/providers", "/services/default/web", "/debug/flags/v"];
+    for path in paths.into_iter().chain(["/healthz/ping", "/nothing"]) {
         let (code, body) = get(&router, path, &[], Peer::default()).await;
         let status: Value = serde_json::from_str(&body).unwrap();
         let message = format!("forbidden: User \"system:anonymous\" cannot get path {path:?}");
@@ -178,6 +184,29 @@ async fn a_token_is_authenticated_and_authorized_by_the_api_server() {
     assert_eq!((code, body.as_str()), (200, r#"{"cloudcontrollermanager.config.k8s.io":{"a":1}}"#));
     let (code, body) = get(&router, "/providers", &[JANE], Peer::default()).await;
     assert_eq!((code, body.as_str()), (200, r#"{"kind":"ProviderList"}"#));
+}
+
+#[tokio::test]
+async fn a_service_is_explained_or_a_status_says_why_not() {
+    let api = Api::default();
+    let router = router(&api).await;
+    let ask = async |path: &str| {
+        let (code, body) = get(&router, path, &[JANE], Peer::default()).await;
+        (code, serde_json::from_str::<Value>(&body).unwrap())
+    };
+    assert_eq!(ask("/services/default/web").await, (200, json!({ "namespace": "default", "name": "web" })));
+    for (name, code, reason, message) in [
+        ("gone", 404, "NotFound", "there is no Service default/gone"),
+        ("away", 503, "ServiceUnavailable", "this process is not the leader"),
+    ] {
+        let (status, body) = ask(&format!("/services/default/{name}")).await;
+        assert_eq!((status, &body["kind"], &body["reason"]), (code, &json!("Status"), &json!(reason)));
+        assert_eq!((&body["message"], &body["code"]), (&json!(message), &json!(code)));
+    }
+    // The path that is authorized is the path that the client sent.
+    assert_eq!(ask("/services/default/we%62").await.0, 200);
+    let (_, asked) = api.asked.lock().unwrap().last().unwrap().clone();
+    assert_eq!(asked["nonResourceAttributes"]["path"], "/services/default/we%62");
 }
 
 #[rstest]

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{SecureServer, listen};
 use crate::{
-    endpoints::Endpoints,
+    endpoints::{Endpoints, NoDocument},
     guard::{Guard, Reviewers},
     health::{HealthCheck, HealthChecks},
     limits::{CONNECTIONS, HEADER_BYTES_MAX},
@@ -31,6 +31,7 @@ fn endpoints() -> Endpoints {
         registry: Arc::new(Registry::default()),
         configuration: Arc::new(|| json!({})),
         providers: Arc::new(|| json!({})),
+        services: Arc::new(|_, name| Err(NoDocument::NotFound(name.to_owned()))),
         verbosity: None,
     }
 }

@@ -1,11 +1,15 @@
-//! `skysail explain`: what a name in a message means and what to do about it.
+//! `skysail explain`: what a name in a message means and what to do about it, or why a Service has,
+//! or has not, its load balancer.
+
+mod page;
+mod service;
 
 use std::fmt::Write as _;
 
 use anyhow::anyhow;
 
 use crate::{
-    args::ExplainArgs,
+    args::{ExplainArgs, ExplainObject},
     exit::{MarkExt as _, Reason},
     output,
     pages::{self, Entry},
@@ -14,11 +18,14 @@ use crate::{
 /// Names that an error proposes in place of an unknown one.
 const PROPOSED_MAX: usize = 5;
 
-/// Prints the rows of the documents about each name, or all names.
+/// Prints the rows of the documents about each name, or all names, or the explanation of an object.
 ///
 /// # Errors
-/// No document has a name, or the text cannot be written.
+/// No document has a name, the manager does not explain the object, or the text cannot be written.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
+    if let Some(ExplainObject::Service(args)) = &args.object {
+        return service::run(args);
+    }
     let entries = pages::entries();
     let text = if args.names.is_empty() {
         listed(&entries)

@@ -1,5 +1,6 @@
-//! Requests to the HTTPS port of a manager, for `skysail status` and `skysail support-bundle`: the
-//! client of the flags, and answers of a bounded size.
+//! Requests to the HTTPS port of a manager, for `skysail status`, `skysail explain service` and
+//! `skysail support-bundle`: the client of the flags, answers of a bounded size, and errors with
+//! remedies.
 
 use std::time::Duration;
 
@@ -13,8 +14,14 @@ use kube::{
     client::Body,
     config::{AuthInfo, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext},
 };
+use serde::de::DeserializeOwned;
 
-use crate::{args::ManagerArgs, cluster::Cluster, output::plain};
+use crate::{
+    args::ManagerArgs,
+    cluster::Cluster,
+    exit::{MarkExt as _, Reason},
+    output::plain,
+};
 
 /// How long a manager may take for a connection, and for an answer.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -54,6 +61,47 @@ pub(super) async fn get(
         format!("the answer of {server} is incomplete or has more than {bytes_max} bytes; check that the address is that of a manager, and the network to it")
     })?;
     Ok((status, body.to_bytes()))
+}
+
+/// A path of a manager, and the rule that permits to get it.
+pub(super) struct Path<'a> {
+    pub(super) path: &'a str,
+    /// A value of `nonResourceURLs`, quoted for a shell if it needs quotes.
+    pub(super) rule: &'a str,
+}
+
+/// The document of an answer.
+///
+/// # Errors
+/// The answer is another one; the error has the remedy.
+pub(super) fn understood<T: DeserializeOwned>(
+    (status, body): (StatusCode, Bytes),
+    server: &str,
+    Path { path, rule }: &Path<'_>,
+) -> anyhow::Result<T> {
+    let said = || message_of(&body).map(|said| format!(" ({said})")).unwrap_or_default();
+    let refused = match status {
+        StatusCode::OK => {
+            return serde_json::from_slice(&body)
+                .with_context(|| format!("the answer of {server}{path} is not that of a manager of this version; use the version of the manager"));
+        }
+        StatusCode::UNAUTHORIZED => anyhow!(
+            "401 Unauthorized: the manager at {server} rejected the credentials{}; give a token with --token-file, for example from `kubectl create token`, or a certificate with --client-certificate and --client-key",
+            said()
+        ),
+        StatusCode::FORBIDDEN => anyhow!(
+            "403 Forbidden: the manager at {server} does not allow this account to get {path}{}; give the account the permission, for example with `kubectl create clusterrole skysail-status --verb=get --non-resource-url={rule}` and a binding; a request without a token or certificate is anonymous",
+            said()
+        ),
+        StatusCode::NOT_FOUND => anyhow!(
+            "the server at {server} has no path {path}: it is an older manager, or not a manager; check the port, which is that of --secure-port (default 10258)"
+        ),
+        status => anyhow!("the manager at {server} answers with {status}{}; its log has the reason", said()),
+    };
+    Err(refused).or_exit(match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Reason::Usage,
+        _ => Reason::Failed,
+    })
 }
 
 /// What an answer that is an object of kind Status says, in one line.

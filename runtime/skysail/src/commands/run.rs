@@ -1,6 +1,7 @@
 //! `skysail run`: runs the manager against a cluster, until SIGTERM or Ctrl-C.
 
 mod client;
+mod explanations;
 mod follow;
 mod permissions;
 mod provider_statuses;
@@ -14,7 +15,8 @@ use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use skysail_controllers::{
-    Clients, ControllerMetrics, ControllerSettings, Ending, Events, Manager, ProviderEntry, Providers, Recorder,
+    Clients, ControllerMetrics, ControllerSettings, Ending, Events, Explainer, Manager, ProviderEntry, Providers,
+    Recorder,
 };
 use skysail_election::{ElectionMetrics, fenced};
 use skysail_host::Panics;
@@ -29,6 +31,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use explanations::Explanations;
+pub(super) use explanations::ServiceDocument;
 use follow::Follow;
 pub(super) use follow::FollowFile;
 use permissions::Permissions;
@@ -42,6 +46,7 @@ use crate::{
     args::{ProviderArgs, RunArgs},
     cluster::Cluster,
     exit::{MarkExt as _, Reason, TASK_PANICKED},
+    last_calls::LastCalls,
     leadership::{self, Elections, Leadership, LeaseControllers},
     provider_file::{self, ProviderFile},
     providers::{self, Fleet, Owner, Surroundings},
@@ -105,11 +110,12 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
         // Nothing has started that needs an orderly end.
         return Ok(());
     };
-    let Prepared { manage, fleet, follow, elections, servers, statuses, permissions, beats } = prepared?;
+    let Prepared { manage, fleet, follow, elections, servers, statuses, last_calls, permissions, beats } = prepared?;
     tasks.spawn_on(until_stopped(stop.clone(), give_back_free_memory()), control);
     tasks.spawn(until_stopped(stop.clone(), permissions.run()));
     tasks.spawn(until_stopped(stop.clone(), beats.run()));
     tasks.spawn(until_stopped(stop.clone(), statuses.run()));
+    tasks.spawn(until_stopped(stop.clone(), last_calls.run(fleet.services.recorder.subscribe())));
     servers.spawn(&mut tasks, &stop, control);
     tasks.spawn(end_at_panic(fleet.services.panics.clone(), stop.clone()));
     tokio::select! {
@@ -146,6 +152,7 @@ struct Prepared {
     elections: Elections,
     servers: Servers,
     statuses: ProviderStatuses,
+    last_calls: LastCalls,
     permissions: Permissions,
     beats: Beats,
 }
@@ -203,16 +210,18 @@ async fn prepare(
 
     let (claims, claimed) = watch::channel(Providers::default());
     let statuses = ProviderStatuses::new(follow.provider_states());
+    let (explainer, last_calls) = (Explainer::default(), LastCalls::default());
     let served = serving::Served {
         health: &health,
         client_metrics: &client_metrics,
         verbosity,
         providers: claimed,
         statuses: statuses.clone(),
+        explanations: Explanations::new(&shares, explainer.clone(), last_calls.clone()),
     };
     let servers = within(control, serving::bind(&args, registry, served)).await.or_exit(Reason::Usage)?;
-    let manage = Manage { clients, settings, shares, metrics, health, claims, stop };
-    Ok(Prepared { manage, fleet, follow, elections, servers, statuses, permissions, beats })
+    let manage = Manage { clients, settings, shares, metrics, health, explainer, claims, stop };
+    Ok(Prepared { manage, fleet, follow, elections, servers, statuses, last_calls, permissions, beats })
 }
 
 /// Waits for the API server as long as upstream's managers do (`WaitForAPIServer`, 10 s), because
@@ -314,6 +323,7 @@ struct Manage {
     shares: Vec<LeaseControllers>,
     metrics: ControllerMetrics,
     health: Health,
+    explainer: Explainer,
     /// Sends the providers and their claims to the controllers and the webhooks.
     claims: watch::Sender<Providers>,
     stop: CancellationToken,
@@ -416,7 +426,8 @@ impl Manage {
         let manager =
             Manager::new(clients, self.claims.subscribe(), settings, self.metrics.clone(), share.ledger.clone())
                 .fenced(fence)
-                .observed(self.health.progress.clone());
+                .observed(self.health.progress.clone())
+                .explained(self.explainer.clone());
         manager.run(self.stop.clone()).await.context("the controllers ended")
     }
 }

@@ -7,6 +7,7 @@ mod cloud_alone;
 mod config_map;
 mod documents;
 mod election;
+mod explain;
 mod image;
 mod killed;
 mod leaks;

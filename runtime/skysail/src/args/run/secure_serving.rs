@@ -17,8 +17,8 @@ pub(crate) struct SecureServingArgs {
     /// Address on which --secure-port is served.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
     pub(crate) bind_address: IpAddr,
-    /// HTTPS port of /healthz, /livez, /readyz, /metrics, /metrics/slis, /configz, /providers and
-    /// /debug; 0 disables the port.
+    /// HTTPS port of /healthz, /livez, /readyz, /metrics, /metrics/slis, /configz, /providers,
+    /// /services and /debug; 0 disables the port.
     #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
     pub(crate) secure_port: u16,
     /// Folder with cloud-controller-manager.crt and .key; both files are created if they are

@@ -27,8 +27,8 @@ use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    client::of_the_reviewer, follow::LeftOut, provider_statuses::ProviderStatuses, resources::ProviderState,
-    threads::Beats,
+    client::of_the_reviewer, explanations::Explanations, follow::LeftOut, provider_statuses::ProviderStatuses,
+    resources::ProviderState, threads::Beats,
 };
 use crate::{
     args::{Feature, RunArgs},
@@ -84,6 +84,7 @@ pub(super) struct Served<'a> {
     pub(super) verbosity: Verbosity,
     pub(super) providers: watch::Receiver<Providers>,
     pub(super) statuses: ProviderStatuses,
+    pub(super) explanations: Explanations,
 }
 
 impl Health {
@@ -220,7 +221,7 @@ fn names(enabled: EnabledControllers) -> [(&'static str, &'static str, bool); 4]
 /// # Errors
 /// A flag or a file is invalid, a port is in use, or the cluster's CA certificates cannot be read.
 pub(super) async fn bind(args: &RunArgs, mut registry: Registry, served: Served<'_>) -> anyhow::Result<Servers> {
-    let Served { health, client_metrics, verbosity, providers, statuses } = served;
+    let Served { health, client_metrics, verbosity, providers, statuses, explanations } = served;
     let (options, webhook_options) = (args.secure_serving.options(), args.webhooks.options());
     if options.secure_port != 0 && options.secure_port == webhook_options.secure_port {
         bail!("--webhook-secure-port {} is also --secure-port; give each its own port", options.secure_port);
@@ -248,6 +249,7 @@ pub(super) async fn bind(args: &RunArgs, mut registry: Registry, served: Served<
             registry: Arc::new(registry),
             configuration: Arc::new(move || configuration.clone()),
             providers: Arc::new(move || statuses.document()),
+            services: Arc::new(move |namespace, name| explanations.service(namespace, name)),
             verbosity: args.secure_serving.profiling.then_some(set),
         };
         servers.endpoints = SecureServer::endpoints(&options, endpoints, guard)?;

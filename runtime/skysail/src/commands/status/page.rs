@@ -11,7 +11,7 @@ use k8s_openapi::{
 use super::ProviderObject;
 use crate::{
     custom_resource::{Active, Calls, FailedCall, ProviderStatus},
-    output::{plain, table},
+    output::{age, fuel, milliseconds, plain, table},
 };
 
 /// Columns of a line's name.
@@ -220,24 +220,6 @@ fn counts(counts: &BTreeMap<String, u64>) -> String {
     counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }
 
-fn milliseconds(milliseconds: u64) -> String {
-    match milliseconds {
-        0..10_000 => format!("{milliseconds}ms"),
-        _ => format!("{}.{}s", milliseconds / 1_000, milliseconds / 100 % 10),
-    }
-}
-
-/// With one decimal, to compare it with a limit.
-fn fuel(units: u64) -> String {
-    let scaled = |unit: u64, name: char| format!("{}.{}{name}", units / unit, units / (unit / 10) % 10);
-    match units {
-        0..1_000 => units.to_string(),
-        1_000..1_000_000 => scaled(1_000, 'k'),
-        1_000_000..1_000_000_000 => scaled(1_000_000, 'M'),
-        _ => scaled(1_000_000_000, 'G'),
-    }
-}
-
 /// As a percentage with one decimal.
 fn share(part: u64, whole: u64) -> String {
     match part.saturating_mul(1_000) / whole.max(1) {
@@ -248,14 +230,4 @@ fn share(part: u64, whole: u64) -> String {
 
 fn ago(since: &Time, now: Timestamp) -> String {
     age(now.as_second().saturating_sub(since.0.as_second()))
-}
-
-/// An age in the format of kubectl.
-fn age(seconds: i64) -> String {
-    match seconds {
-        ..120 => format!("{}s", seconds.max(0)),
-        120..7_200 => format!("{}m", seconds / 60),
-        7_200..172_800 => format!("{}h", seconds / 3_600),
-        172_800.. => format!("{}d", seconds / 86_400),
-    }
 }

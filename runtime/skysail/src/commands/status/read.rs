@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use http::{StatusCode, Uri};
+use http::Uri;
 use kube::{Api, Client, api::DynamicObject};
 use serde_json::json;
 
@@ -85,35 +85,8 @@ pub(super) async fn of_manager(server: &Uri, args: &ManagerArgs) -> anyhow::Resu
 }
 
 async fn asked(client: Client, server: &str) -> anyhow::Result<ProviderList> {
-    let (status, body) =
-        manager_port::get(&client, server, PATH, ANSWER_BYTES_MAX).await.or_exit(Reason::Unreachable)?;
-    understood(status, &body, server)
-}
-
-fn understood(status: StatusCode, body: &[u8], server: &str) -> anyhow::Result<ProviderList> {
-    let said = || manager_port::message_of(body).map(|said| format!(" ({said})")).unwrap_or_default();
-    let refused = match status {
-        StatusCode::OK => {
-            return serde_json::from_slice(body)
-                .with_context(|| format!("the answer of {server}{PATH} is not that of a manager of this version; use the version of the manager"));
-        }
-        StatusCode::UNAUTHORIZED => anyhow!(
-            "401 Unauthorized: the manager at {server} rejected the credentials{}; give a token with --token-file, for example from `kubectl create token`, or a certificate with --client-certificate and --client-key",
-            said()
-        ),
-        StatusCode::FORBIDDEN => anyhow!(
-            "403 Forbidden: the manager at {server} does not allow this account to get {PATH}{}; give the account the permission, for example with `kubectl create clusterrole skysail-status --verb=get --non-resource-url={PATH}` and a binding; a request without a token or certificate is anonymous",
-            said()
-        ),
-        StatusCode::NOT_FOUND => anyhow!(
-            "the server at {server} has no path {PATH}: it is an older manager, or not a manager; check the port, which is that of --secure-port (default 10258)"
-        ),
-        status => anyhow!("the manager at {server} answers with {status}{}; its log has the reason", said()),
-    };
-    Err(refused).or_exit(match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Reason::Usage,
-        _ => Reason::Failed,
-    })
+    let answer = manager_port::get(&client, server, PATH, ANSWER_BYTES_MAX).await.or_exit(Reason::Unreachable)?;
+    manager_port::understood(answer, server, &manager_port::Path { path: PATH, rule: PATH })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use skysail_controllers::EnabledControllers;
 use skysail_dev::api::{ApiOptions, ApiServer};
 use skysail_election::ElectionMetrics;
 use skysail_serving::{
-    Endpoints, Guard, HealthChecks, Reviewers, SecureServer,
+    Endpoints, Guard, HealthChecks, NoDocument, Reviewers, SecureServer,
     options::{AuthenticationOptions, AuthorizationOptions, SecureServingOptions},
 };
 use tokio::{
@@ -74,6 +74,7 @@ async fn endpoints() -> SecureServer {
         registry: Arc::new(Registry::default()),
         configuration: Arc::new(|| json!({})),
         providers: Arc::new(|| json!({})),
+        services: Arc::new(|_, name| Err(NoDocument::NotFound(name.to_owned()))),
         verbosity: None,
     };
     SecureServer::endpoints(&options, endpoints, guard).unwrap().unwrap()
