@@ -26,12 +26,13 @@
 //! assert_eq!(config.region, "region-1");
 //! ```
 
+mod flag;
 mod ini;
 mod name;
 
 use serde::de::DeserializeOwned;
 
-pub use self::{ini::Ini, name::Name};
+pub use self::{flag::Flag, ini::Ini, name::Name};
 use crate::{Error, Problem, Result, Severity, bindings::imports::skysail::provider::config, native::host_only};
 
 /// The text that `check-config` accepted; empty where the operator set none.

@@ -82,9 +82,14 @@ impl Error {
 }
 
 impl From<serde_json::Error> for Error {
-    /// JSON without the expected shape is `internal`: the provider did not expect it.
+    /// JSON without the expected shape is `internal`: the provider did not expect it. A text that is
+    /// no JSON, or ends early, is `unavailable`: a gateway answered in place of the cloud.
     fn from(error: serde_json::Error) -> Self {
-        Self::Internal(format!("unexpected JSON: {error}"))
+        if error.is_data() {
+            Self::Internal(format!("unexpected JSON: {error}"))
+        } else {
+            Self::Unavailable(format!("the answer is not JSON: {error}"))
+        }
     }
 }
 
@@ -127,6 +132,15 @@ mod tests {
     fn a_list_that_does_not_exist_says_nothing_about_its_entries() {
         assert_eq!(Error::NotFound("list".to_owned()).never_gone(), Error::Unavailable("list".to_owned()));
         assert_eq!(Error::Denied("list".to_owned()).never_gone(), Error::Denied("list".to_owned()));
+    }
+
+    #[test]
+    fn a_page_of_a_gateway_is_no_fault_of_the_provider() {
+        let read = |text: &str| Error::from(serde_json::from_str::<Vec<u8>>(text).unwrap_err());
+        for text in ["<html></html>", "Back soon", "", "[1,"] {
+            assert!(matches!(read(text), Error::Unavailable(_)), "{text}");
+        }
+        assert!(matches!(read("{}"), Error::Internal(_)));
     }
 
     #[test]

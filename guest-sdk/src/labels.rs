@@ -25,7 +25,9 @@ impl FromStr for LabelValue {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if !is_label_value(text) {
-            return Err("cannot be the value of a label");
+            return Err(
+                "cannot be the value of a label; write at most 63 letters, digits and -_. with a letter or digit at both ends",
+            );
         }
         Ok(Self(text.to_owned()))
     }

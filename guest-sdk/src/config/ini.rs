@@ -2,6 +2,7 @@
 //! providers.
 
 mod sections;
+mod spelling;
 
 use std::{fmt::Display, str::FromStr};
 
@@ -20,6 +21,8 @@ pub struct Ini {
     /// As written, without brackets.
     sections: Vec<String>,
     entries: Vec<Entry>,
+    /// Section and key of every question of the provider, in order.
+    asked: Vec<(String, String)>,
     problems: Vec<Problem>,
 }
 
@@ -36,7 +39,7 @@ impl Ini {
     /// Parses the text; an invalid line is a problem, and the other lines are read.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let mut ini = Self { sections: Vec::new(), entries: Vec::new(), problems: Vec::new() };
+        let mut ini = Self { sections: Vec::new(), entries: Vec::new(), asked: Vec::new(), problems: Vec::new() };
         let mut section = String::new();
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.trim();
@@ -49,12 +52,14 @@ impl Ini {
                         name.trim().clone_into(&mut section);
                         ini.sections.push(section.clone());
                     }
-                    _ => ini.problems.push(Problem::fatal(line, "", "a section ends with ]")),
+                    _ => {
+                        ini.problems.push(Problem::fatal(line, "", format!("{text:?} is not a section; write [NAME]")))
+                    }
                 }
                 continue;
             }
             let Some((key, value)) = text.split_once('=') else {
-                ini.problems.push(Problem::fatal(line, text, "expected key = value"));
+                ini.problems.push(Problem::fatal(line, text, "is not a setting; write key = value"));
                 continue;
             };
             let (section, key) = (section.clone(), key.trim().to_owned());
@@ -71,7 +76,8 @@ impl Ini {
     pub fn optional<T: FromStr<Err: Display>>(&mut self, section: &str, key: &str) -> Option<T> {
         let found = self.take(section, key);
         for (line, _) in found.iter().skip(1) {
-            self.problems.push(Problem::fatal(*line, &path(section, key), "stands here a second time"));
+            let why = "stands here a second time; remove one of the two lines";
+            self.problems.push(Problem::fatal(*line, &path(section, key), why));
         }
         let (line, value) = found.into_iter().next()?;
         self.read(line, &path(section, key), &value)
@@ -87,7 +93,10 @@ impl Ini {
             Some(text) if !text.is_empty() => self.read(line, &path(section, key), &text).unwrap_or_default(),
             _ => {
                 if self.problems.len() == before {
-                    self.problems.push(Problem::fatal(line, &path(section, key), "is required"));
+                    let place =
+                        if section.is_empty() { String::new() } else { format!(" into the section [{section}]") };
+                    let why = format!("is required; write {key} = VALUE{place}");
+                    self.problems.push(Problem::fatal(line, &path(section, key), why));
                 }
                 T::default()
             }
@@ -121,18 +130,32 @@ impl Ini {
     /// fatal one: a misspelt key would otherwise have no effect.
     #[must_use]
     pub fn finish<T>(mut self, config: T) -> Checked<T> {
-        for entry in self.entries.iter().filter(|entry| !entry.asked) {
-            self.problems.push(Problem::fatal(
-                entry.line,
-                &path(&entry.section, &entry.key),
-                "is not a key of this provider",
-            ));
+        let unknown: Vec<_> = self.entries.iter().filter(|entry| !entry.asked).collect();
+        if !unknown.is_empty() {
+            let known = self.keys();
+            for Entry { line, section, key, .. } in unknown {
+                let key = path(section, key);
+                let meant = spelling::nearest(&key, &known).map(|meant| format!(", or write {meant} if it is meant"));
+                let why = format!("is not a key of this provider; remove the line{}", meant.unwrap_or_default());
+                self.problems.push(Problem::fatal(*line, &key, why));
+            }
         }
         self.problems.sort_by_key(|problem| problem.line);
         Checked::new(config, self.problems)
     }
 
+    /// The keys that the provider has asked for, as `SECTION.KEY`, sorted: the keys that a
+    /// cloud-config with these sections may have. For a test that compares them with a table.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<_> = self.asked.iter().map(|(section, key)| path(section, key)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
     fn take(&mut self, section: &str, key: &str) -> Vec<(u32, String)> {
+        self.asked.push((section.to_owned(), key.to_owned()));
         let entries = self.entries.iter_mut().filter(|entry| entry.is(section, key));
         entries
             .map(|entry| {
@@ -157,7 +180,10 @@ impl Entry {
 }
 
 fn path(section: &str, key: &str) -> String {
-    if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }
+    match (section, key) {
+        ("", name) | (name, "") => name.to_owned(),
+        _ => format!("{section}.{key}"),
+    }
 }
 
 /// A value without its quotes, or without the comment behind it.
@@ -176,16 +202,20 @@ fn value_of(text: &str) -> Result<String, &'static str> {
             '"' => {
                 let rest = chars.as_str().trim_start();
                 let done = rest.is_empty() || rest.starts_with(['#', ';']);
-                return if done { Ok(value) } else { Err("text behind the closing quote") };
+                return if done {
+                    Ok(value)
+                } else {
+                    Err("has text behind the closing quote; remove the text, or write \\\" for a quote in the value")
+                };
             }
             '\\' => match chars.next() {
                 Some(c @ ('"' | '\\')) => value.push(c),
-                _ => return Err("after \\ only \" and \\ may stand"),
+                _ => return Err("has a \\ before another character than \" and \\; write \\\\ for a backslash"),
             },
             c => value.push(c),
         }
     }
-    Err("the quote is not closed")
+    Err("has a quote that is not closed; write \" at the end of the value")
 }
 
 #[cfg(test)]

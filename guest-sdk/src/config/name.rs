@@ -11,7 +11,7 @@ impl FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.is_empty() || text.contains(['/', '?', '#', '*', ' ']) {
-            return Err("is not a name");
+            return Err("is not a name; write a text without blanks and without / ? # *");
         }
         Ok(Self(text.to_owned()))
     }

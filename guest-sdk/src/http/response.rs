@@ -35,6 +35,15 @@ pub struct Response {
 }
 
 impl Response {
+    /// A response as a native test of a provider makes it: what its [`Judge`] and its readers say
+    /// about an answer can be tested without a host. `request` is method and URL, for messages; the
+    /// names of the headers are in lower case.
+    #[must_use]
+    pub fn new(request: &str, status: u16, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Self {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { line: request.to_owned(), status, headers, body: body.into() }
+    }
+
     pub(super) fn from_answer(line: String, answer: Result<RawResponse, Failure>) -> Result<Self> {
         match answer {
             Ok(RawResponse { status, headers, body, extra: _ }) => Ok(Self { line, status, headers, body }),
@@ -52,7 +61,7 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// `internal` where the body does not have the shape of `T`.
+    /// `internal` where the body does not have the shape of `T`, `unavailable` where it is no JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         let body = if self.body.is_empty() { b"null".as_slice() } else { &self.body };
         serde_json::from_slice(body).map_err(|error| Error::from(error).context(&self.line))

@@ -6,12 +6,7 @@ use super::{Response, http_date_seconds};
 use crate::Error;
 
 fn response(status: u16, headers: &[(&str, &str)], body: &str) -> Response {
-    Response {
-        line: "GET http://cloud/x".to_owned(),
-        status,
-        headers: headers.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-        body: body.as_bytes().to_vec(),
-    }
+    Response::new("GET http://cloud/x", status, headers, body)
 }
 
 #[test]
@@ -118,8 +113,9 @@ fn the_next_page_is_found_among_the_links() {
 }
 
 #[test]
-fn a_body_of_another_shape_is_internal() {
-    assert!(matches!(response(200, &[], "[1").json::<Vec<u8>>(), Err(Error::Internal(_))));
+fn a_body_of_another_shape_is_internal_and_a_body_that_is_no_json_is_unavailable() {
+    assert!(matches!(response(200, &[], "{}").json::<Vec<u8>>(), Err(Error::Internal(_))));
+    assert!(matches!(response(200, &[], "[1").json::<Vec<u8>>(), Err(Error::Unavailable(_))));
     assert_eq!(response(200, &[], "[1]").json::<Vec<u8>>(), Ok(vec![1]));
     assert_eq!(response(204, &[], "").json::<Option<u8>>(), Ok(None));
 }
