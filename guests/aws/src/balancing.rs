@@ -110,7 +110,7 @@ impl<'a> Task<'a> {
                     Some(found) if only_nodes => task.update(&found).map(|()| found.dns_name)?,
                     found => task.reconcile(found)?,
                 };
-                Ok(Done { value: status(&dns_name), warnings })
+                Ok(Done { value: reachable(&name, &dns_name)?, warnings })
             }
         }
     }
@@ -199,11 +199,22 @@ fn network_status(found: &elb_v2::LoadBalancer) -> LoadBalancerStatus {
 fn network_state(found: &elb_v2::LoadBalancer) -> Result<LoadBalancerStatus> {
     if found.state == "failed" {
         return Err(Error::Unavailable(format!(
-            "AWS failed to make load balancer {}: {}",
+            "AWS failed to make load balancer {}: {}; delete the load balancer in AWS, so that the next call makes another \
+             one",
             found.name, found.state_reason
         )));
     }
-    Ok(network_status(found))
+    reachable(&found.name, &found.dns_name)
+}
+
+/// The status of a load balancer that serves.
+fn reachable(name: &str, dns_name: &str) -> Result<LoadBalancerStatus> {
+    if dns_name.is_empty() {
+        return Err(Error::Unavailable(format!(
+            "AWS shows no DNS name of load balancer {name}; the next call asks again"
+        )));
+    }
+    Ok(status(dns_name))
 }
 
 /// Whether both lists have the same entries; the order does not matter.

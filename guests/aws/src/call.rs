@@ -49,6 +49,13 @@ impl Call {
         self.action
     }
 
+    /// The action and the object that it is about, for messages: the first parameter, or the first
+    /// value of the first filter.
+    pub(crate) fn tried(&self) -> String {
+        let named = self.parameters.iter().find(|(name, _)| !name.starts_with(FILTER) || name.contains(".Value."));
+        named.map_or_else(|| self.action.to_owned(), |(_, object)| format!("{} {object}", self.action))
+    }
+
     /// Sets one parameter.
     pub(crate) fn set(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.parameters.push((name.into(), value.to_string()));
@@ -130,6 +137,14 @@ mod tests {
 
     fn form(call: &Call) -> String {
         call.form().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+    }
+
+    #[test]
+    fn a_call_is_named_by_its_action_and_its_first_object() {
+        assert_eq!(Call::elb("DescribeLoadBalancers").tried(), "DescribeLoadBalancers");
+        assert_eq!(Call::elb_v2("AddTags").list("ResourceArns", ["arn:1", "arn:2"]).tried(), "AddTags arn:1");
+        let by_filter = Call::ec2("DescribeSubnets").filter("vpc-id", ["vpc-1"]).set("MaxResults", 5);
+        assert_eq!(by_filter.tried(), "DescribeSubnets vpc-1");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::{
     wire::{
         ec2::SecurityGroup,
         elb::{Attributes, Listener, LoadBalancer},
+        required,
     },
 };
 
@@ -162,7 +163,7 @@ impl ClassicTask<'_> {
             .list("SecurityGroups", groups)
             .pairs("Tags", &self.task.tags(&common.tags));
         let answer = send(self.task.cloud, call).map_err(Error::from)?;
-        let dns_name = answer.read(|root| Ok(root.text_of(&["CreateLoadBalancerResult", "DNSName"]).to_owned()))?;
+        let dns_name = answer.read(|root| required(root, &["CreateLoadBalancerResult", "DNSName"]))?;
         Ok(LoadBalancer {
             name: self.name.to_owned(),
             dns_name,

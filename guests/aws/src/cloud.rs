@@ -6,7 +6,7 @@ use std::{cell::Cell, time::Duration};
 use serde_json::Value;
 use skysail_guest_sdk::{
     Error, Result, cache,
-    http::{Api, send_all_any},
+    http::{Api, Response, send_all_any},
     paging,
     xml::{self, Element, reader::Reader},
 };
@@ -46,14 +46,20 @@ pub(crate) trait Cloud {
 /// The document of a successful call.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    action: &'static str,
+    /// As [`Call::tried`], for messages.
+    tried: String,
     body: Vec<u8>,
 }
 
 impl Answer {
-    /// An answer to a call of this action.
-    pub(crate) const fn new(action: &'static str, body: Vec<u8>) -> Self {
-        Self { action, body }
+    /// What a response to a call means.
+    pub(crate) fn of(call: &Call, response: Result<Response>) -> Result<Self, Fault> {
+        let tried = call.tried();
+        let response = response.map_err(|error| error.context(&tried))?;
+        match Fault::of(&response, call.action()) {
+            Some(Fault { code, error }) => Err(Fault { code, error: error.context(&tried) }),
+            None => Ok(Self { tried, body: response.body }),
+        }
     }
 
     /// Reads the document, whose root [`Fault::of`] has checked.
@@ -62,8 +68,8 @@ impl Answer {
     ///
     /// `internal` where the document lacks something.
     pub(crate) fn read<T>(&self, read: impl FnOnce(Element<'_>) -> Result<T>) -> Result<T> {
-        let document = xml::parse(&self.body).map_err(|error| error.context(self.action))?;
-        read(document.root()).map_err(|error| error.context(self.action))
+        let parsed = || read(xml::parse(&self.body)?.root());
+        parsed().map_err(|error| self.incomplete(error))
     }
 
     /// Reads the document without a tree; the start of the root is read already.
@@ -77,7 +83,17 @@ impl Answer {
             reader.child()?;
             read(&mut reader)
         };
-        streamed().map_err(|error| error.context(self.action))
+        streamed().map_err(|error| self.incomplete(error))
+    }
+
+    fn incomplete(&self, error: Error) -> Error {
+        let message = format!(
+            "{}: {}; the answer is not as AWS documents it: correct the URL in [ServiceOverride] or the proxy before AWS, or \
+             report the fault to the author of the provider",
+            self.tried,
+            error.message()
+        );
+        error.with_message(message)
     }
 }
 
@@ -205,19 +221,11 @@ impl<'a> Aws<'a> {
 
 impl Cloud for Aws<'_> {
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Answer, Fault>> {
-        let actions: Vec<_> = calls.iter().map(Call::action).collect();
         self.sent.set(self.sent.get() + calls.len());
         // AWS answers in JSON to a request that accepts JSON.
         let request = |call: &Call| self.api(call.service).root("POST").accept("text/xml").body(FORM, call.body());
         let responses = send_all_any(calls.iter().map(request).collect());
-        let understood = |(action, response): (&'static str, Result<skysail_guest_sdk::http::Response>)| {
-            let response = response.map_err(|error| error.context(action))?;
-            match Fault::of(&response, action) {
-                Some(Fault { code, error }) => Err(Fault { code, error: error.context(action) }),
-                None => Ok(Answer::new(action, response.body)),
-            }
-        };
-        actions.into_iter().zip(responses).map(understood).collect()
+        calls.iter().zip(responses).map(|(call, response)| Answer::of(call, response)).collect()
     }
 
     fn recall(&self, key: &str) -> Option<Value> {

@@ -33,8 +33,11 @@ impl Fault {
         match Said::of(body, action, *status) {
             Said::Answer => None,
             Said::Fault { code, message } => {
-                let message = response.message(&format!("{code}: {}", cut(&message)));
-                Some(Self { error: meaning(&code, wait, *status, message), code })
+                let text = response.message(&format!("{code}: {}", cut(&message)));
+                // Elastic Load Balancing has one code for several faults of a subnet.
+                let is_full = code == "InvalidSubnet" && message.contains("Not enough IP space");
+                let error = meaning(if is_full { FULL_SUBNET } else { &code }, wait, *status, text);
+                Some(Self { error, code })
             }
             Said::Nothing => {
                 let message = response.message(&cut(&String::from_utf8_lossy(body)));
@@ -78,7 +81,9 @@ impl Said {
 
 /// A proxy or a gateway answered in place of AWS, some with status 200: nobody knows whether AWS
 /// received the call.
-fn of_gateway(status: u16, wait: Option<Duration>, message: String) -> Error {
+fn of_gateway(status: u16, wait: Option<Duration>, said: String) -> Error {
+    let message =
+        format!("{said}; the answer is not that of AWS: correct the URL in [ServiceOverride], or the proxy before AWS");
     match (status, wait) {
         (429 | 503, Some(wait)) => Error::retry_after(wait, message),
         (429, None) => Error::retry_after(Duration::ZERO, message),
@@ -175,9 +180,50 @@ const NAMED_BY_USERS: [&str; 8] = [
     "PolicyTypeNotFound",
 ];
 
+/// A subnet without free addresses.
+const FULL_SUBNET: &str = "InsufficientFreeAddressesInSubnet";
+
+/// What the user can do about a code; empty where AWS's own words or a later call help.
+fn remedy(code: &str, error: &Error) -> &'static str {
+    match (code, error) {
+        ("ExpiredToken" | "ExpiredTokenException", _) => {
+            "; write a new session token into the credential, or use a credential that renews itself, such as webIdentity"
+        }
+        ("RequestExpired", _) => "; set the clock of the machine on which the manager runs",
+        ("UnauthorizedOperation" | "AccessDenied" | "AccessDeniedException" | "NotAuthorized", _) => {
+            "; allow the action in the IAM policy of the account"
+        }
+        ("OptInRequired" | "Blocked" | "PendingVerification", _) => "; let AWS Support enable the account",
+        (_, Error::Denied(_)) => "; correct the access key, `region` and `service` of the credential",
+        (FULL_SUBNET, _) => {
+            "; release addresses of the subnet, or name other subnets in the annotation \
+             service.beta.kubernetes.io/aws-load-balancer-subnets"
+        }
+        (_, Error::Exhausted(_)) => "; delete what nobody needs, or ask AWS for a higher quota (Service Quotas)",
+        ("InvalidInstanceID.Malformed" | "InvalidID", _) => "; correct spec.providerID of the node",
+        (_, Error::Invalid(_)) => "; correct the annotations of the Service, or the cloud-config",
+        // Whether the machine of a node exists is an answer.
+        ("InvalidInstanceID.NotFound", _) => "",
+        (_, Error::Unavailable(_)) if code.contains("NotFound") => {
+            "; wait if the object is new, else correct the ID in the cloud-config or in an annotation"
+        }
+        _ => "",
+    }
+}
+
+fn meaning(code: &str, wait: Option<Duration>, status: u16, message: String) -> Error {
+    let mut error = reaction(code, wait, status, message);
+    let remedy = remedy(code, &error);
+    if !remedy.is_empty() {
+        let text = format!("{}{remedy}", error.message());
+        error = error.with_message(text);
+    }
+    error
+}
+
 /// The reaction to a code. No code is `not-found`: the contract's `not-found` is about the machine
 /// or the load balancer that was asked for, and only the caller knows whether this is it.
-fn meaning(code: &str, wait: Option<Duration>, status: u16, message: String) -> Error {
+fn reaction(code: &str, wait: Option<Duration>, status: u16, message: String) -> Error {
     let has = |part: &str| code.contains(part);
     if THROTTLED.contains(&code) {
         return Error::retry_after(wait.unwrap_or_default(), message);
@@ -205,7 +251,7 @@ fn meaning(code: &str, wait: Option<Duration>, status: u16, message: String) -> 
 }
 
 fn cut(text: &str) -> String {
-    let text = text.trim();
+    let text = text.trim().trim_end_matches('.');
     let end = text.floor_char_boundary(SAID_BYTES_MAX);
     format!("{}{}", text.get(..end).unwrap_or_default(), if end < text.len() { "…" } else { "" })
 }
@@ -219,7 +265,7 @@ mod tests {
     use super::{Said, cut, meaning, of_gateway};
 
     fn reaction(code: &str) -> Error {
-        meaning(code, None, 400, String::new())
+        super::reaction(code, None, 400, String::new())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use skysail_guest_sdk::{Error, Protocol, ServicePort};
+use skysail_guest_sdk::{Error, Protocol, ServicePort, http::Response};
 
 pub(crate) use self::{
     ec2::{Ec2, machine, vpc},
@@ -52,8 +52,8 @@ pub(crate) struct FakeAws {
     dies_after: Cell<Option<usize>>,
     /// Requests that the sandbox still allows; none for any number.
     left: Cell<Option<usize>>,
-    /// Actions that AWS refuses once, with the code.
-    refused: RefCell<Vec<(&'static str, &'static str)>>,
+    /// Actions whose next call gets this status and this body.
+    answers: RefCell<Vec<(&'static str, u16, String)>>,
     remembered: RefCell<BTreeMap<String, Value>>,
 }
 
@@ -78,16 +78,23 @@ impl FakeAws {
         self.left.set(requests);
     }
 
-    /// Lets AWS refuse the next call of this action for now.
+    /// Lets AWS refuse the next call of this action.
     pub(crate) fn refuse_once(&self, action: &'static str, code: &'static str) {
-        self.refused.borrow_mut().push((action, code));
+        self.answer_once(action, 400, error_document(code, "no"));
     }
 
-    fn refusal(&self, action: &str) -> Option<Fault> {
-        let mut refused = self.refused.borrow_mut();
-        let at = refused.iter().position(|(one, _)| *one == action)?;
-        let (_, code) = refused.remove(at);
-        Some(Fault { code: code.to_owned(), error: Error::retry_after(Duration::ZERO, code) })
+    /// Gives the next call of this action this status and this body, whoever answers there.
+    pub(crate) fn answer_once(&self, action: &'static str, status: u16, body: String) {
+        self.answers.borrow_mut().push((action, status, body));
+    }
+
+    fn prepared(&self, call: &Call) -> Option<Result<Answer, Fault>> {
+        let mut answers = self.answers.borrow_mut();
+        let at = answers.iter().position(|(action, _, _)| *action == call.action())?;
+        let (_, status, body) = answers.remove(at);
+        let host = if call.service == Service::Ec2 { "ec2" } else { "elasticloadbalancing" };
+        let request = format!("POST https://{host}.us-east-1.amazonaws.com/");
+        Some(Answer::of(call, Ok(Response::new(&request, status, &[], body))))
     }
 
     /// AWS registers no machine of a call in which one does not run.
@@ -116,8 +123,8 @@ impl FakeAws {
             self.left.set(Some(left.checked_sub(1).ok_or_else(limited)?));
         }
         self.calls.borrow_mut().push(call.action().to_owned());
-        if let Some(fault) = self.refusal(call.action()) {
-            return Err(fault);
+        if let Some(answer) = self.prepared(call) {
+            return answer;
         }
         let parameters = Parameters(call.form().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
         self.check_machines(call.action(), &parameters)?;
@@ -128,7 +135,8 @@ impl FakeAws {
         };
         self.writes.set(self.writes.get() + usize::from(is_write));
         let action = call.action();
-        Ok(Answer::new(action, format!("<{action}Response>{body}</{action}Response>").into_bytes()))
+        let document = format!("<{action}Response>{body}</{action}Response>");
+        Answer::of(call, Ok(Response::new("POST", 200, &[], document)))
     }
 }
 
@@ -197,6 +205,11 @@ impl Parameters {
 /// The fault of a refused call.
 pub(crate) fn refusal(code: &str, message: &str) -> Fault {
     Fault { code: code.to_owned(), error: Error::Invalid(format!("{code}: {message}")) }
+}
+
+/// The document of an error, in the form that EC2 has.
+pub(crate) fn error_document(code: &str, message: &str) -> String {
+    format!("<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors></Response>")
 }
 
 /// An XML element with elements inside.

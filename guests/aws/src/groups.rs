@@ -15,6 +15,7 @@ use crate::{
     wire::{
         Tags,
         ec2::{Rule, SECURITY_GROUPS, SecurityGroup, Source, Traffic},
+        required,
     },
 };
 
@@ -321,10 +322,7 @@ impl Owned<'_> {
             .set("VpcId", &settings.vpc)
             .set("TagSpecification.1.ResourceType", "security-group")
             .pairs("TagSpecification.1.Tag", self.tags);
-        let id = send(cloud, call).map_err(Error::from)?.read(|root| Ok(root.text_of(&["groupId"]).to_owned()))?;
-        if id.is_empty() {
-            return Err(Error::Internal(format!("CreateSecurityGroup answered no ID of the group {}", self.name)));
-        }
+        let id = send(cloud, call).map_err(Error::from)?.read(|root| required(root, &["groupId"]))?;
         Ok(SecurityGroup { id, name: self.name.to_owned(), tags: self.tags.clone(), rules: Vec::new() })
     }
 }

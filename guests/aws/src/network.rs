@@ -116,10 +116,9 @@ impl NetworkTask<'_> {
         }
         let answer = send(*cloud, call).map_err(Error::from)?;
         let created = answer.read(|root| {
-            root.first(&["CreateLoadBalancerResult", "LoadBalancers", "member"]).map(LoadBalancer::read).transpose()
+            let member = root.first(&["CreateLoadBalancerResult", "LoadBalancers", "member"]);
+            LoadBalancer::read(member.ok_or_else(|| Error::Internal("no load balancer".to_owned()))?)
         })?;
-        let created =
-            created.ok_or_else(|| Error::Internal("CreateLoadBalancer answered no load balancer".to_owned()))?;
         let listeners = Listeners { listeners: Vec::new(), targets: Vec::new(), is_open: false };
         listeners.reconcile(self, &created)?;
         self.attributes(&created)?;

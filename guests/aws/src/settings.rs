@@ -6,13 +6,16 @@ mod values;
 
 use skysail_guest_sdk::{
     Result,
-    config::{Checked, Ini},
+    config::{Checked, Flag, Ini},
 };
 
-use self::values::{Id, Name, Port, ProbeMode, SecurityGroupMode, ZoneName};
+use self::values::{Id, Name, Path, Port, ProbeMode, SecurityGroupMode, ZoneName};
 pub(crate) use self::{endpoints::Endpoint, values::Family};
 
 const GLOBAL: &str = "Global";
+
+/// Where kube-proxy answers health checks.
+const KUBE_PROXY_PATH: &str = "/healthz";
 
 /// Keys whose work the host does, and where the operator configures it.
 const OF_THE_HOST: [(&str, &str); 2] = [
@@ -61,13 +64,18 @@ pub(crate) struct Settings {
 /// Reads and checks a cloud-config.
 pub(crate) fn parse(text: &str) -> Checked<Settings> {
     let mut ini = Ini::parse(text);
+    let settings = read(&mut ini);
+    ini.finish(settings)
+}
+
+fn read(ini: &mut Ini) -> Settings {
     for (key, why) in OF_THE_HOST {
         if ini.optional::<String>(GLOBAL, key).is_some_and(|value| !value.is_empty()) {
             ini.refuse(GLOBAL, key, why);
         }
     }
     if ini.optional::<String>(GLOBAL, "DisableStrictZoneCheck").is_some() {
-        ini.warn(GLOBAL, "DisableStrictZoneCheck", "has no effect: zones are not checked");
+        ini.warn(GLOBAL, "DisableStrictZoneCheck", "has no effect: zones are not checked; remove the key");
     }
     if ini.optional::<String>(GLOBAL, "SupportedTopologyInstanceTypePattern").is_some() {
         ini.refuse(
@@ -77,10 +85,10 @@ pub(crate) fn parse(text: &str) -> Checked<Settings> {
              instance types hpc, trn and p",
         );
     }
-    let region = region(&mut ini);
-    let (ec2, elb, elb_v2) = endpoints::read(&mut ini, &region);
-    let (cluster_id, legacy_tags) = cluster(&mut ini);
-    let settings = Settings {
+    let region = region(ini);
+    let (ec2, elb, elb_v2) = endpoints::read(ini, &region);
+    let (cluster_id, legacy_tags) = cluster(ini);
+    Settings {
         ec2,
         elb,
         elb_v2,
@@ -90,13 +98,12 @@ pub(crate) fn parse(text: &str) -> Checked<Settings> {
         route_table: ini.optional::<Id<'r'>>(GLOBAL, "RouteTableID").map(|id| id.0),
         cluster_id,
         legacy_tags,
-        keep_node_rules: ini.optional(GLOBAL, "DisableSecurityGroupIngress").unwrap_or(false),
+        keep_node_rules: ini.optional::<Flag>(GLOBAL, "DisableSecurityGroupIngress").is_some_and(|flag| flag.0),
         elb_security_group: ini.optional::<Id<'g'>>(GLOBAL, "ElbSecurityGroup").map(|id| id.0),
-        node_ip_families: families(&mut ini),
-        shared_probe: shared_probe(&mut ini),
+        node_ip_families: families(ini),
+        shared_probe: shared_probe(ini),
         manage_nlb_groups: ini.optional::<SecurityGroupMode>(GLOBAL, "NLBSecurityGroupMode").is_some(),
-    };
-    ini.finish(settings)
+    }
 }
 
 /// The accepted cloud-config of this call.
@@ -113,7 +120,11 @@ fn region(ini: &mut Ini) -> String {
         (None, Some(region)) => region,
         (None, None) => {
             if ini.line(GLOBAL, "Zone") == 0 && ini.line(GLOBAL, "Region") == 0 {
-                ini.refuse(GLOBAL, "Region", "is required, because a component cannot ask the metadata service");
+                ini.refuse(
+                    GLOBAL,
+                    "Region",
+                    "is required, because a component cannot ask the metadata service; write Region or Zone",
+                );
             }
             String::new()
         }
@@ -127,14 +138,18 @@ fn cluster(ini: &mut Ini) -> (Option<String>, bool) {
     if let (Some(legacy), Some(id)) = (&legacy, &id)
         && legacy != id
     {
-        ini.refuse(GLOBAL, "KubernetesClusterTag", format!("differs from KubernetesClusterID {id:?}; write one ID"));
+        ini.refuse(
+            GLOBAL,
+            "KubernetesClusterTag",
+            format!("{legacy:?} differs from KubernetesClusterID {id:?}; write one ID"),
+        );
     }
     let is_legacy = legacy.is_some();
     if legacy.is_none() && id.is_none() {
         ini.warn(
             GLOBAL,
             "KubernetesClusterID",
-            "is absent: the name of the cluster is in the tags, and all machines of the account are looked at",
+            "is absent: the name of the cluster is in the tags, and all machines of the account are looked at; write the ID",
         );
     }
     (legacy.or(id), is_legacy)
@@ -147,14 +162,25 @@ fn families(ini: &mut Ini) -> Vec<Family> {
 
 fn shared_probe(ini: &mut Ini) -> Option<(u16, String)> {
     const KUBE_PROXY_PORT: u16 = 10_256;
-    const KUBE_PROXY_PATH: &str = "/healthz";
+    const PORT: &str = "ClusterServiceSharedLoadBalancerHealthProbePort";
+    const PATH: &str = "ClusterServiceSharedLoadBalancerHealthProbePath";
     let mode = ini.optional::<ProbeMode>(GLOBAL, "ClusterServiceLoadBalancerHealthProbeMode");
-    let port = ini.optional::<Port>(GLOBAL, "ClusterServiceSharedLoadBalancerHealthProbePort");
-    let path = ini.optional::<String>(GLOBAL, "ClusterServiceSharedLoadBalancerHealthProbePath");
-    (mode == Some(ProbeMode::Shared)).then(|| {
-        let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| KUBE_PROXY_PATH.to_owned());
-        (port.map_or(KUBE_PROXY_PORT, |port| port.0), path)
-    })
+    let port = ini.optional::<Port>(GLOBAL, PORT);
+    let path = ini.optional::<Path>(GLOBAL, PATH);
+    if mode == Some(ProbeMode::Shared) {
+        return Some((
+            port.map_or(KUBE_PROXY_PORT, |port| port.0),
+            path.map_or_else(|| KUBE_PROXY_PATH.to_owned(), |path| path.0),
+        ));
+    }
+    for key in [PORT, PATH] {
+        if ini.line(GLOBAL, key) != 0 {
+            let why =
+                "has no effect without ClusterServiceLoadBalancerHealthProbeMode = Shared; add it, or remove the key";
+            ini.warn(GLOBAL, key, why);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

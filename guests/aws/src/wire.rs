@@ -17,7 +17,7 @@ fn tags(element: Element<'_>, path: &[&str], key: &str, value: &str) -> Tags {
 }
 
 /// A text that every such element has.
-fn required(element: Element<'_>, path: &[&str]) -> Result<String> {
+pub(crate) fn required(element: Element<'_>, path: &[&str]) -> Result<String> {
     optional(element, path).ok_or_else(|| Error::Internal(format!("{} without {}", element.name(), path.join("/"))))
 }
 

@@ -7,6 +7,7 @@ mod machines;
 mod named_groups;
 mod network;
 mod probes;
+mod refusals;
 
 use skysail_guest_sdk::{Error, LoadBalancerStatus, Node, NodeSet, Result, Service};
 

@@ -42,7 +42,7 @@ impl FromStr for Service {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.trim().to_ascii_lowercase().as_str() {
-            "" => return Err("is required"),
+            "" => return Err("is not a service; write EC2, Elastic Load Balancing or Elastic Load Balancing v2"),
             "ec2" => Self::Ec2,
             "elastic load balancing" => Self::Elb,
             "elastic load balancing v2" => Self::ElbV2,
@@ -100,11 +100,7 @@ pub(super) fn read(ini: &mut Ini, region: &str) -> (Endpoint, Endpoint, Endpoint
 fn overridden(ini: &mut Ini, section: &str, region: &str, credential: &str) -> Option<(Service, Endpoint)> {
     let service = ini.optional::<Service>(section, "Service");
     if ini.line(section, "Service") == 0 {
-        ini.refuse(
-            section,
-            "Service",
-            "is required; write EC2, \"Elastic Load Balancing\" or \"Elastic Load Balancing v2\"",
-        );
+        ini.refuse(section, "Service", "is required; write EC2, Elastic Load Balancing or Elastic Load Balancing v2");
     }
     let of = ini.required::<String>(section, "Region");
     let url = ini.required::<Url>(section, "URL").0;
@@ -116,12 +112,16 @@ fn overridden(ini: &mut Ini, section: &str, region: &str, credential: &str) -> O
     }
     match service? {
         Service::Other => {
-            ini.warn(section, "Service", "is not a service of this provider; the section has no effect");
+            ini.warn(
+                section,
+                "Service",
+                "is not a service of this provider, so the section has no effect; remove the section",
+            );
             None
         }
         service if of == region => Some((service, Endpoint { url, credential })),
         _ => {
-            ini.warn(section, "Region", format!("is not {region}; the section has no effect"));
+            ini.warn(section, "Region", format!("{of:?} is not the region {region:?}, so the section has no effect; write {region}, or remove the section"));
             None
         }
     }

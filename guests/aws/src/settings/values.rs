@@ -62,6 +62,21 @@ impl FromStr for Port {
     }
 }
 
+/// A path of HTTP. An empty one is kube-proxy's, as in the vendor's manager.
+pub(super) struct Path(pub(super) String);
+
+impl FromStr for Path {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "" => Ok(Self(super::KUBE_PROXY_PATH.to_owned())),
+            _ if text.starts_with('/') && !text.contains(' ') => Ok(Self(text.to_owned())),
+            _ => Err("is not a path; write for example /healthz"),
+        }
+    }
+}
+
 /// The ID of a resource, by the first letter of its kind: VPC, subnet, route table, security group.
 #[derive(Default)]
 pub(super) struct Id<const KIND: char>(pub(super) String);
