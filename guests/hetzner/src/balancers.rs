@@ -198,7 +198,7 @@ impl<H: Host> Task<'_, H> {
             "uniqueness_error" => {
                 Error::retry_after(AGAIN, format!("load balancer {name:?} exists and is in no list yet"))
             }
-            _ => refusal.error.never_gone(),
+            _ => refusal.about(&format!("load balancer {name:?}")).error.never_gone(),
         })?;
         if let Some(action) = &created.action {
             self.cloud.ended(&self.owner.uid, action)?;

@@ -80,7 +80,8 @@ fn listed_id<H: Host>(cloud: &Hcloud<H>, text: &str) -> Result<u64> {
     let found: Option<Certificate> = cloud.named(CERTIFICATES, text)?;
     found.map(|certificate| certificate.id).ok_or_else(|| {
         Error::Invalid(format!(
-            "annotation {PREFIX}http-certificates: the project has no certificate with the name or ID {text:?}"
+            "annotation {PREFIX}http-certificates: the project has no certificate with the name or ID {text:?}; correct the \
+             annotation, or upload the certificate"
         ))
     })
 }
@@ -104,7 +105,7 @@ fn order<H: Host>(
             "annotation {PREFIX}http-managed-certificate-name: the project has another certificate {name:?}; choose \
              another name, or write the certificate into {PREFIX}http-certificates"
         ))),
-        Err(refusal) => Err(refusal.into()),
+        Err(refusal) => Err(refusal.about(&format!("certificate {name:?}")).into()),
     }
 }
 

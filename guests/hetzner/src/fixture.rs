@@ -11,13 +11,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use skysail_guest_sdk::{
     AddressKind, Error, LoadBalancerStatus, Node, NodeAddress, NodeSet, Protocol, Result, Service, ServicePort,
+    http::{Api, Response},
 };
 
 use crate::{
     balancers::{Done, Task},
     hcloud::{Call, Hcloud, Host},
     owner::Owner,
-    refusal::{AGAIN, Refusal},
+    refusal::{self, Refusal},
     settings::{self, Settings},
 };
 
@@ -37,8 +38,19 @@ pub(crate) struct Fake {
     cache: RefCell<HashMap<String, u64>>,
     /// Writes whose response arrives; after the next write, nothing arrives any more.
     pub(crate) writes_left: Cell<Option<usize>>,
+    answers: RefCell<Vec<Prepared>>,
     pub(crate) network: u64,
     pub(crate) servers: Vec<u64>,
+}
+
+/// Method and path of a request, and the status and the body that answer it once.
+type Prepared = (&'static str, String, u16, String);
+
+impl Fake {
+    /// Gives the next such request this status and this body, whoever answers there.
+    pub(crate) fn answer_once(&self, method: &'static str, path: &str, status: u16, body: &str) {
+        self.answers.borrow_mut().push((method, path.to_owned(), status, body.to_owned()));
+    }
 }
 
 impl Host for Fake {
@@ -58,17 +70,22 @@ impl Host for Fake {
             None => true,
         };
         let path = format!("/{}", call.path.join("/"));
+        let request = call.request(&Api::new("https://api.hetzner.cloud/v1"));
+        let line = format!("{} {}", call.method, request.url());
+        let is_prepared = |(method, of, _, _): &Prepared| *method == call.method && *of == path;
+        let at = self.answers.borrow().iter().position(is_prepared);
+        if let Some((_, _, status, body)) = at.map(|at| self.answers.borrow_mut().remove(at)) {
+            let media_type = if body.starts_with('<') { "text/html" } else { "application/json" };
+            return refusal::read(Response::new(&line, status, &[("content-type", media_type)], body));
+        }
         let query: Vec<_> = call.query.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let body = call.body.unwrap_or_default();
         let Answer { status, body } = self.project.borrow_mut().handle(call.method, &path, &query, &body);
         if !arrives {
             return Err(lost());
         }
-        if status < 300 {
-            return Ok(serde_json::from_value(body).map_err(Error::from)?);
-        }
-        let text = |key: &str| body["error"][key].as_str().unwrap_or_default().to_owned();
-        Err(Refusal::new(status, text("code"), AGAIN, format!("{path}: {}", text("message"))))
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        refusal::read(Response::new(&line, status, &[], body))
     }
 
     fn recall(&self, key: &str) -> Option<u64> {
@@ -113,6 +130,7 @@ impl Scene {
             project: RefCell::new(project),
             cache: RefCell::default(),
             writes_left: Cell::new(None),
+            answers: RefCell::default(),
             network,
             servers,
         };

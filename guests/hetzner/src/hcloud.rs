@@ -7,7 +7,12 @@ use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use skysail_guest_sdk::{Absent as _, Error, Result, cache, http::Api, instances::By, paging};
+use skysail_guest_sdk::{
+    Absent as _, Error, Result, cache,
+    http::{Api, Request},
+    instances::By,
+    paging,
+};
 
 use crate::{
     SCHEME,
@@ -52,6 +57,19 @@ impl Call {
         self.query.push((key, value.to_owned()));
         self
     }
+
+    /// The request of this API.
+    pub(crate) fn request(&self, api: &Api) -> Request {
+        let path: Vec<_> = self.path.iter().map(String::as_str).collect();
+        let mut request = api.request(self.method, &path);
+        for (key, value) in &self.query {
+            request = request.query(key, value);
+        }
+        match &self.body {
+            Some(body) => request.json(body),
+            None => request,
+        }
+    }
 }
 
 /// What the client needs of the sandbox: requests, and a cache of IDs.
@@ -79,15 +97,7 @@ impl Sandbox {
 
 impl Host for Sandbox {
     fn send<T: DeserializeOwned>(&self, call: Call) -> Result<T, Refusal> {
-        let path: Vec<_> = call.path.iter().map(String::as_str).collect();
-        let mut request = self.0.request(call.method, &path);
-        for (key, value) in &call.query {
-            request = request.query(key, value);
-        }
-        if let Some(body) = &call.body {
-            request = request.json(body);
-        }
-        Ok(refusal::judge(request.send_any()?)?.json()?)
+        refusal::read(call.request(&self.0).send_any()?)
     }
 
     fn recall(&self, key: &str) -> Option<u64> {
@@ -199,14 +209,14 @@ impl<H: Host> Hcloud<H> {
     /// Changes name or labels of an object.
     pub(crate) fn change(&self, collection: &str, id: u64, body: &impl Serialize) -> Result<()> {
         let call = Call::new("PUT", [collection, &id.to_string()]).json(body)?;
-        Ok(self.host.send::<serde::de::IgnoredAny>(call).map(|_| ())?)
+        Ok(self.host.send::<One<serde::de::IgnoredAny>>(call).map(drop)?)
     }
 
-    /// Deletes an object; an absent one is not an error.
+    /// Deletes an object, which has an answer without content; an absent one is not an error.
     pub(crate) fn delete(&self, collection: &str, id: u64) -> Result<()> {
         let call = Call::new("DELETE", [collection, &id.to_string()]);
-        let answer = self.host.send::<serde::de::IgnoredAny>(call).map_err(Error::from);
-        answer.absent_ok().map(|_| ())
+        let answer = self.host.send::<()>(call).map_err(Error::from);
+        answer.absent_ok().map(drop)
     }
 
     /// Starts an action of an object and waits for nothing.
@@ -222,7 +232,7 @@ impl<H: Host> Hcloud<H> {
     ///
     /// `retry-after` while the action runs: [`Self::settle`] of the next call asks about it.
     pub(crate) fn ended(&self, owner: &str, action: &Action) -> Result<()> {
-        let Action { id, command, status, error } = action;
+        let Action { id, command, status, error, resources } = action;
         match status {
             ActionStatus::Success => Ok(()),
             ActionStatus::Running => {
@@ -231,9 +241,11 @@ impl<H: Host> Hcloud<H> {
             }
             ActionStatus::Error => {
                 let text = error.as_ref().map_or_else(|| "without a reason".to_owned(), refusal::Said::text);
-                let text = format!("action {command} ({id}) failed: {text}");
+                let of = resources.first().map(|of| format!(" of {} {}", of.r#type, of.id)).unwrap_or_default();
+                let text = format!("action {command} ({id}){of} failed: {text}");
                 let code = error.as_ref().map_or("", |said| said.code.as_str());
-                Err(refusal::meaning(code, AGAIN, text.clone()).unwrap_or(Error::Unavailable(text)))
+                // No status of a request: what has no meaning by its code may end by itself.
+                Err(Refusal::new(500, code.to_owned(), AGAIN, text).error)
             }
         }
     }
@@ -290,7 +302,10 @@ impl<H: Host> Hcloud<H> {
 /// The number in `hcloud://<number>`.
 pub(crate) fn server_id(text: &str) -> Result<u64> {
     text.parse().map_err(|_| {
-        Error::Invalid(format!("provider ID {SCHEME}://{text} is not one of a cloud server, {SCHEME}://<number>"))
+        Error::Invalid(format!(
+            "provider ID {SCHEME}://{text} is not that of a cloud server; write {SCHEME}://NUMBER, or give the node to \
+             another provider"
+        ))
     })
 }
 

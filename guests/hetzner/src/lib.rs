@@ -41,6 +41,9 @@ use self::{
 /// Scheme of `spec.providerID`; also the name of the vendor's manager.
 const SCHEME: &str = "hcloud";
 
+/// What a call for load balancers reads where there are none.
+const OFF: &str = "the cloud-config switches load balancers off: load-balancers-enabled";
+
 struct Provider;
 
 provider!(Provider: identity, instances, load_balancers, load_balancer_inventory, routes);
@@ -115,7 +118,7 @@ impl LoadBalancerInventory for Provider {
     fn list(cluster: String) -> Result<Vec<Owned>> {
         let Account { settings, cloud } = Account::load()?;
         if !settings.balancers.enabled {
-            return Err(Error::Unsupported("the cloud-config switches load balancers off".to_owned()));
+            return Err(Error::Unsupported(OFF.to_owned()));
         }
         balancers::list_owned(&cloud, &cluster)
     }
@@ -167,7 +170,7 @@ impl Account {
         if account.settings.balancers.enabled {
             return Ok(account);
         }
-        Err(Error::ImplementedElsewhere("the cloud-config switches load balancers off".to_owned()))
+        Err(Error::ImplementedElsewhere(OFF.to_owned()))
     }
 
     fn task<'a>(&'a self, cluster: &str, service: &'a Service) -> Result<Task<'a, Sandbox>> {

@@ -32,7 +32,12 @@ impl<'a, H: Host> Routes<'a, H> {
     ///
     /// `unsupported` where it has no network, or switches routes off.
     pub(crate) fn new(cloud: &'a Hcloud<H>, settings: &Settings) -> Result<Self> {
-        let off = || Error::Unsupported("the cloud-config has no network, or switches its routes off".to_owned());
+        let off = || {
+            Error::Unsupported(
+                "the cloud-config has no network, or switches its routes off: network, network-routes-enabled"
+                    .to_owned(),
+            )
+        };
         let network = cloud.configured_network(settings)?.filter(|_| settings.routes).ok_or_else(off)?;
         Ok(Self { cloud, network })
     }
@@ -80,7 +85,9 @@ impl<'a, H: Host> Routes<'a, H> {
         let destination = &route.destination_cidr;
         let cidr: Cidr = destination.parse()?;
         if !cidr.address().is_ipv4() {
-            return Err(Error::Invalid(format!("route to {destination}: Hetzner's networks have no IPv6")));
+            return Err(Error::Invalid(format!(
+                "route to {destination}: Hetzner's networks have no IPv6; give the nodes IPv4 pod CIDRs"
+            )));
         }
         let gateway = gateway(network, route)?;
         let wanted = NetworkRoute { destination: cidr.to_string(), gateway };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use skysail_guest_sdk::{Error, http::Response};
 
 /// Wait after `locked` and `conflict`, and between two questions about an action: most actions take
@@ -35,7 +35,14 @@ impl Refusal {
             400..500 => Error::Invalid(message),
             _ => Error::Unavailable(message),
         });
-        Self { code, error }
+        let remedy = remedy(&code, &error);
+        let message = format!("{}{remedy}", error.message());
+        Self { code, error: error.with_message(message) }
+    }
+
+    /// The same about this object, where the request does not name it.
+    pub(crate) fn about(self, object: &str) -> Self {
+        Self { error: self.error.context(object), ..self }
     }
 
     /// Whether the cloud refused the content of the request: repeating it is of no use.
@@ -104,26 +111,38 @@ impl Said {
     }
 }
 
-/// The response, if its status is below 300.
+/// The content of a response.
 ///
 /// # Errors
 ///
-/// `not-found` only for the API's own code `not_found`: a proxy in between answers 404, too.
-pub(crate) fn judge(response: Response) -> Result<Response, Refusal> {
-    if response.status < 300 {
-        return Ok(response);
-    }
-    let Ok(Body { error: said }) = serde_json::from_slice::<Body>(&response.body) else {
-        return Err(unknown(response).into());
+/// `not-found` only for the API's own code `not_found`: a proxy in between answers 404, too. An
+/// error with a status below 300 is an error.
+pub(crate) fn read<T: DeserializeOwned>(response: Response) -> Result<T, Refusal> {
+    let wrong = match response.status {
+        ..300 => match response.json() {
+            Ok(content) => return Ok(content),
+            Err(error) => Some(error),
+        },
+        _ => None,
     };
-    let wait = response.retry_after().unwrap_or(AGAIN).min(RATE_LIMIT_WAIT_MAX);
-    let message = response.message(&said.text());
-    Err(Refusal::new(response.status, said.code, wait, message))
+    if let Ok(Body { error: said }) = serde_json::from_slice::<Body>(&response.body) {
+        let wait = response.retry_after().unwrap_or(AGAIN).min(RATE_LIMIT_WAIT_MAX);
+        let message = response.message(&said.text());
+        return Err(Refusal::new(response.status, said.code, wait, message));
+    }
+    Err(unknown(response, wrong).into())
 }
 
-/// A response that is not an error of this API: of a proxy, or of a wrong endpoint.
-fn unknown(response: Response) -> Error {
-    let foreign = |error: Error| error.context("not an answer of the Hetzner Cloud API; check the key endpoint");
+/// A response that is not one of this API: of a proxy, or of a wrong endpoint. `wrong` is why a
+/// response without an error cannot be read.
+fn unknown(response: Response, wrong: Option<Error>) -> Error {
+    let foreign = |error: Error| {
+        let said = error.message();
+        let message = format!(
+            "{said}; the answer is not that of the Hetzner Cloud API: correct the key endpoint, or the proxy before the API"
+        );
+        error.with_message(message)
+    };
     match response.check() {
         Err(Error::NotFound(message)) => foreign(Error::Unavailable(message)),
         Err(Error::Invalid(message)) => foreign(Error::Internal(message)),
@@ -132,19 +151,36 @@ fn unknown(response: Response) -> Error {
             retry.after_ms = retry.after_ms.min(most);
             Error::RetryAfter(retry)
         }
-        Err(error) => error,
-        Ok(response) => Error::Internal(response.message("not an error")),
+        Err(error @ Error::Internal(_)) => error,
+        Err(error) => foreign(error),
+        Ok(response) => foreign(wrong.unwrap_or_else(|| Error::Internal(response.message("not an error")))),
+    }
+}
+
+/// What the user can do about a code; empty where a later call helps.
+fn remedy(code: &str, error: &Error) -> &'static str {
+    match (code, error) {
+        ("token_readonly" | "forbidden", _) => "; use a token with Read & Write",
+        (_, Error::Denied(_)) => "; write a valid token of the project into the credential",
+        ("no_subnet_available", _) => "; add a subnet to the network, or release addresses",
+        ("resource_limit_exceeded", _) => "; delete what nobody needs, or ask Hetzner for a higher limit",
+        (_, Error::Exhausted(_)) => "; choose another location or type, or wait",
+        ("uniqueness_error", _) => "; choose another name",
+        (_, Error::Invalid(_)) => "; correct the annotations of the Service, or the cloud-config",
+        _ => "",
     }
 }
 
 /// The reaction to a code that has one whatever the status is; none for a fault of the request.
-pub(crate) fn meaning(code: &str, wait: Duration, message: String) -> Option<Error> {
+fn meaning(code: &str, wait: Duration, message: String) -> Option<Error> {
     Some(match code {
         "unauthorized" | "forbidden" | "token_readonly" => Error::Denied(message),
         "not_found" => Error::NotFound(message),
         "rate_limit_exceeded" => Error::retry_after(wait, message),
         "conflict" | "locked" => Error::retry_after(AGAIN, message),
-        "resource_limit_exceeded" | "resource_unavailable" | "placement_error" => Error::Exhausted(message),
+        "resource_limit_exceeded" | "resource_unavailable" | "placement_error" | "no_subnet_available" => {
+            Error::Exhausted(message)
+        }
         "maintenance" | "robot_unavailable" | "server_error" | "service_error" | "timeout" | "unavailable" => {
             Error::Unavailable(message)
         }

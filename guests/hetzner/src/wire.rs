@@ -12,7 +12,7 @@ pub(crate) type Labels = BTreeMap<String, String>;
 /// One page of a list.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page<T> {
-    #[serde(rename = "servers", alias = "load_balancers", alias = "networks", alias = "certificates")]
+    #[serde(alias = "servers", alias = "load_balancers", alias = "networks", alias = "certificates")]
     pub(crate) entries: Vec<T>,
     pub(crate) meta: Meta,
 }
@@ -32,14 +32,14 @@ pub(crate) struct Pagination {
 /// The envelope of one object.
 #[derive(Debug, Deserialize)]
 pub(crate) struct One<T> {
-    #[serde(rename = "server", alias = "load_balancer", alias = "network", alias = "certificate", alias = "action")]
+    #[serde(alias = "server", alias = "load_balancer", alias = "network", alias = "certificate", alias = "action")]
     pub(crate) object: T,
 }
 
 /// The answer to a creation.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Created<T> {
-    #[serde(rename = "load_balancer", alias = "certificate")]
+    #[serde(alias = "load_balancer", alias = "certificate")]
     pub(crate) object: T,
     /// Null where there is nothing to wait for.
     pub(crate) action: Option<Action>,
@@ -52,6 +52,16 @@ pub(crate) struct Action {
     pub(crate) command: String,
     pub(crate) status: ActionStatus,
     pub(crate) error: Option<Said>,
+    /// The objects that the action is about.
+    #[serde(default)]
+    pub(crate) resources: Vec<Resource>,
+}
+
+/// An object of any kind.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Resource {
+    pub(crate) id: u64,
+    pub(crate) r#type: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! What a Service becomes in a project of Hetzner Cloud, and that every call can be repeated.
 
+mod refusals;
+
 use std::ops::Range;
 
 use serde_json::{Value, json};
