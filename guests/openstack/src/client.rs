@@ -21,7 +21,7 @@ use crate::{
     meaning::meaning,
     routing::Extensions,
     settings::{APIS, Api, Settings},
-    wire::{Catalog, Content, Listed, Versions, one},
+    wire::{Catalog, Content, Listed, Versions, one, unexpected},
 };
 
 /// The first version of the compute API that tells the flavor's name in a list of servers: a cloud
@@ -92,6 +92,33 @@ impl Call {
         values.into_iter().fold(self, |call, value| call.query(key, value))
     }
 
+    /// What the call is about where its path does not say it: the kind and the name of a new object.
+    fn subject(&self) -> Option<String> {
+        let (kind, object) = self.body.as_ref().filter(|_| self.method == "POST")?.as_object()?.iter().next()?;
+        // A rule has no name of its own, but a group.
+        let name = ["name", "description", "security_group_id"].iter().find_map(|key| object.get(key)?.as_str())?;
+        Some(format!("{kind} {name:?}"))
+    }
+
+    /// The request of this API.
+    pub(crate) fn request(&self, api: &http::Api) -> Request {
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let mut request = api.request(self.method, &path);
+        for (key, value) in &self.query {
+            request = request.query(key, value);
+        }
+        if self.api == Api::Compute {
+            request = request.header("openstack-api-version", NOVA_MICROVERSION);
+        }
+        if let Some(revision) = self.revision {
+            request = request.header("if-match", &format!("revision_number={revision}"));
+        }
+        match &self.body {
+            Some(body) => request.json(body),
+            None => request,
+        }
+    }
+
     /// Makes the change conditional on the revision, where the cloud counts revisions.
     pub(crate) fn if_revision(self, revision: Option<u64>) -> Self {
         Self { revision, ..self }
@@ -114,7 +141,16 @@ pub(crate) trait Cloud {
 
     /// Sends one call.
     fn send(&self, call: Call) -> Result<Vec<u8>> {
-        self.send_all(vec![call]).pop().unwrap_or_else(missing)
+        let subject = call.subject();
+        let answer = self.send_all(vec![call]).pop().unwrap_or_else(missing);
+        answer.map_err(|error| match (subject, error) {
+            // What the new object refers to is absent.
+            (Some(subject), Error::NotFound(said)) => Error::NotFound(format!(
+                "{subject}: {said}; correct the ID in the annotations of the Service, or in the cloud-config"
+            )),
+            (Some(subject), error) => error.context(&subject),
+            (None, error) => error,
+        })
     }
 
     /// The object in the response.
@@ -145,7 +181,7 @@ pub(crate) trait Cloud {
         let (mut body, mut last) = (first, String::new());
         for _ in 0..PAGES_MAX {
             let page = Content::of(&body).and_then(|content| Ok((content.read::<Vec<T>>()?, content.more)));
-            let (entries, more) = page.map_err(|error| error.context(&tried(call)))?;
+            let (entries, more) = page.map_err(|error| unexpected(&error).context(&tried(call)))?;
             all.extend(entries);
             if !more {
                 return Ok(all);
@@ -167,8 +203,11 @@ fn created(name: &str) -> String {
     format!("created {name}")
 }
 
+/// Method, path, first parameter and new object of a call.
 fn tried(call: &Call) -> String {
-    format!("{} {}", call.method, call.path.join("/"))
+    let parameter = call.query.first().map(|(key, value)| format!("?{key}={value}")).unwrap_or_default();
+    let subject = call.subject().map(|subject| format!(" of {subject}")).unwrap_or_default();
+    format!("{} {}{parameter}{subject}", call.method, call.path.join("/"))
 }
 
 fn missing<T>() -> Result<T> {
@@ -256,21 +295,7 @@ impl<'a> OpenStack<'a> {
 
     fn request(&self, call: &Call) -> Result<Request> {
         let base = catalog::base(call.api, self.endpoint(call.api)?, self.settings)?;
-        let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
-        let mut request = self.api(&base).request(call.method, &path);
-        for (key, value) in &call.query {
-            request = request.query(key, value);
-        }
-        if call.api == Api::Compute {
-            request = request.header("openstack-api-version", NOVA_MICROVERSION);
-        }
-        if let Some(revision) = call.revision {
-            request = request.header("if-match", &format!("revision_number={revision}"));
-        }
-        Ok(match &call.body {
-            Some(body) => request.json(body),
-            None => request,
-        })
+        Ok(call.request(&self.api(&base)))
     }
 }
 

@@ -10,11 +10,15 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use skysail_guest_sdk::{AddressKind, Error, Node, NodeAddress, NodeSet, Protocol, Result, Service, ServicePort};
+use skysail_guest_sdk::{
+    AddressKind, Error, Node, NodeAddress, NodeSet, Protocol, Result, Service, ServicePort,
+    http::{self, Response},
+};
 
 use crate::{
     client::{Call, Cloud},
     features::Features,
+    meaning::meaning,
     settings::{self, Api, Settings},
 };
 
@@ -107,9 +111,41 @@ pub(crate) struct Fake {
     pub(crate) sent_max: Cell<usize>,
     /// IDs by name.
     remembered: RefCell<BTreeMap<String, String>>,
+    answers: RefCell<Vec<Prepared>>,
+}
+
+/// Method and path of a call, and the response that answers it once.
+struct Prepared {
+    method: &'static str,
+    path: String,
+    status: u16,
+    media_type: &'static str,
+    body: String,
 }
 
 impl Fake {
+    /// Gives the next such call this status and this body, whoever answers there.
+    pub(crate) fn answer_once(&self, method: &'static str, path: &str, status: u16, body: &str) {
+        let media_type = if body.starts_with('<') { "text/html" } else { "application/json" };
+        let (path, body) = (path.to_owned(), body.to_owned());
+        self.answers.borrow_mut().push(Prepared { method, path, status, media_type, body });
+    }
+
+    fn prepared(&self, call: &Call) -> Option<Result<Vec<u8>>> {
+        let is_for = |one: &Prepared| one.method == call.method && one.path == call.path.join("/");
+        let at = self.answers.borrow().iter().position(is_for)?;
+        let Prepared { status, media_type, body, .. } = self.answers.borrow_mut().remove(at);
+        let url = match call.api {
+            Api::Compute => "https://nova/v2.1",
+            Api::Network => "https://neutron/v2.0",
+            Api::LoadBalancer => "https://octavia/v2.0/lbaas",
+            Api::KeyManager => "https://barbican/v1",
+        };
+        let line = format!("{} {}", call.method, call.request(&http::Api::new(url)).url());
+        let response = Response::new(&line, status, &[("content-type", media_type)], body);
+        Some(meaning(&response).map_or_else(|| Ok(response.body), Err))
+    }
+
     /// Three servers with a port each in a subnet, a router, and a public network.
     pub(crate) fn new() -> Self {
         let fake = Self {
@@ -128,6 +164,7 @@ impl Fake {
             sent: Cell::new(0),
             sent_max: Cell::new(64),
             remembered: RefCell::default(),
+            answers: RefCell::default(),
         };
         for n in 0..3 {
             fake.add_server(n);
@@ -401,8 +438,9 @@ impl Cloud for Fake {
     }
 
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Vec<u8>>> {
-        let answers = calls.iter().map(|call| self.answer(call));
-        answers.map(|answer| answer.map(|answer| serde_json::to_vec(&answer).unwrap())).collect()
+        let bytes = |answer: Value| serde_json::to_vec(&answer).unwrap();
+        let answer = |call: &Call| self.prepared(call).unwrap_or_else(|| self.answer(call).map(bytes));
+        calls.iter().map(answer).collect()
     }
 }
 

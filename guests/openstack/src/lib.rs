@@ -77,7 +77,7 @@ impl Instances for Provider {
 impl Zones for Provider {
     fn current() -> Result<Zone> {
         Err(Error::Unsupported(
-            "the provider does not know on which machine the cloud controller manager runs".to_owned(),
+            "the provider does not know on which machine the manager runs; ask for the zone of a node".to_owned(),
         ))
     }
 
@@ -98,36 +98,31 @@ impl LoadBalancers for Provider {
     }
 
     fn get(cluster: String, service: Service) -> Result<Option<LoadBalancerStatus>> {
-        with_task(&cluster, &service, |task| task.get())
+        with_task(&switched_on()?, &cluster, &service, |task| task.get())
     }
 
     fn ensure(cluster: String, service: Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
-        with_task(&cluster, &service, |task| task.ensure(nodes).map(tell))
+        with_task(&switched_on()?, &cluster, &service, |task| task.ensure(nodes).map(tell))
     }
 
     fn update(cluster: String, service: Service, nodes: &NodeSet) -> Result<()> {
-        with_task(&cluster, &service, |task| task.update(nodes))
+        with_task(&switched_on()?, &cluster, &service, |task| task.update(nodes))
     }
 
     fn ensure_deleted(cluster: String, service: Service) -> Result<()> {
-        with_task(&cluster, &service, |task| task.ensure_deleted())
+        with_task(&settings()?, &cluster, &service, |task| task.ensure_deleted())
     }
 }
 
 impl LoadBalancerInventory for Provider {
     fn list(cluster: String) -> Result<Vec<Owned>> {
-        let settings = settings()?;
-        if !settings.load_balancer.enabled {
-            return Err(Error::Unsupported(
-                "the cloud-config switches load balancers off: [LoadBalancer] enabled".to_owned(),
-            ));
-        }
+        let settings = switched_on()?;
         reconcile::list_owned(&OpenStack::new(&settings), &cluster)
     }
 
     fn delete(cluster: String, name: String, _service: Option<(String, String, String)>) -> Result<()> {
         let unknown = Service::new("", "", "");
-        with_task(&cluster, &unknown, |task| reconcile::delete_owned(task, &name))
+        with_task(&settings()?, &cluster, &unknown, |task| reconcile::delete_owned(task, &name))
     }
 }
 
@@ -150,6 +145,14 @@ fn settings() -> Result<Settings> {
     config::load(settings::parse)
 }
 
+/// The settings of a call for a Service: no request is sent where load balancers are off, because
+/// the cloud may not have Octavia.
+fn switched_on() -> Result<Settings> {
+    let settings = settings()?;
+    settings.load_balancer.check_enabled()?;
+    Ok(settings)
+}
+
 fn router(settings: &Settings) -> Result<&str> {
     let absent = || Error::Unsupported("the cloud-config has no router: [Route] router-id".to_owned());
     settings.router.as_deref().ok_or_else(absent)
@@ -162,14 +165,14 @@ fn with_routing<T>(run: impl FnOnce(&Routing<'_, OpenStack<'_>>) -> Result<T>) -
 }
 
 fn with_task<T>(
+    settings: &Settings,
     cluster: &str,
     service: &Service,
     run: impl FnOnce(&Task<'_, OpenStack<'_>>) -> Result<T>,
 ) -> Result<T> {
-    let settings = settings()?;
-    let cloud = OpenStack::new(&settings);
+    let cloud = OpenStack::new(settings);
     let features = Features::of(cloud.octavia()?, &settings.load_balancer.provider)?;
-    run(&Task { cloud: &cloud, settings: &settings, features, cluster, service })
+    run(&Task { cloud: &cloud, settings, features, cluster, service })
 }
 
 /// The values in order, each once.
@@ -187,3 +190,6 @@ fn tell<T>(Done { value, warnings }: Done<T>) -> T {
     }
     value
 }
+
+#[cfg(test)]
+mod tests;

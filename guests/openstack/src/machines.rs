@@ -214,15 +214,21 @@ fn either_case(c: char) -> String {
     }
 }
 
+fn server_text(key: &By) -> String {
+    format!("server {}", name_of(key))
+}
+
 fn looked_up(key: &By, answer: Result<Vec<u8>>) -> Result<Option<Server>> {
     match key {
         By::Id { .. } => match answer {
-            Ok(body) => wire::one(&body).map(Some),
+            Ok(body) => wire::one(&body).map(Some).map_err(|error| error.context(&server_text(key))),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         },
         By::Name(name) => {
-            let servers: Vec<Server> = wire::one(&answer.map_err(Error::never_gone)?)?;
+            let servers =
+                wire::one(&answer.map_err(Error::never_gone)?).map_err(|error| error.context(&server_text(key)));
+            let servers: Vec<Server> = servers?;
             only(name, servers.iter())
         }
     }

@@ -136,14 +136,9 @@ struct Common<'a> {
 /// # Errors
 ///
 /// `invalid` for an annotation with a value that has no meaning, and for what cannot be had
-/// together; `unsupported` where the cloud-config switches load balancers off.
+/// together.
 pub(crate) fn plan(settings: &Settings, features: Features, cluster: &str, service: &Service) -> Result<Plan> {
     let lb = &settings.load_balancer;
-    if !lb.enabled {
-        return Err(Error::Unsupported(
-            "the cloud-config switches load balancers off: [LoadBalancer] enabled".to_owned(),
-        ));
-    }
     let name = names::load_balancer_of(cluster, service)?;
     let annotations = Annotations::of(service, ANNOTATIONS);
     let family = service.families().next().unwrap_or(IpFamily::Ipv4);

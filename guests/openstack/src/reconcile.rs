@@ -24,7 +24,7 @@ use crate::{
     features::Features,
     names::{self, PREFIX},
     plan::{self, Member, MemberSubnet, Plan},
-    settings::{Api, Settings},
+    settings::{Api, Settings, in_barbican},
     wire::{LoadBalancer, Port},
 };
 
@@ -297,10 +297,7 @@ impl<C: Cloud> Task<'_, C> {
                 plan::ANNOTATIONS
             ))
         };
-        let mut parts = reference.rsplit('/');
-        let (Some(id), Some(kind @ ("containers" | "secrets"))) = (parts.next(), parts.next()) else {
-            return Err(wrong("is not a reference to a container or secret"));
-        };
+        let (kind, id) = in_barbican(reference).ok_or_else(|| wrong("is not a reference to a container or secret"))?;
         let found = self.cloud.send(Call::get(Api::KeyManager, &[kind, id])).absent_ok()?;
         found.map(drop).ok_or_else(|| wrong("does not exist in Barbican"))
     }

@@ -39,12 +39,13 @@ impl Extensions {
     ///
     /// `unsupported` for a cloud whose routers have no extra routes.
     pub(crate) fn of(cloud: &impl Cloud) -> Result<Self> {
-        let body = cloud.send(Call::get(Api::Network, &["extensions"]).query("fields", "alias"))?;
-        let extensions: Vec<Extension> = wire::one(&body)?;
+        let extensions: Vec<Extension> =
+            cloud.one(Call::get(Api::Network, &["extensions"]).query("fields", "alias"))?;
         let has = |alias: &str| extensions.iter().any(|extension| extension.alias == alias);
         if !has("extraroute") && !has("extraroute-atomic") {
             return Err(Error::Unsupported(
-                "the network API has no extension extraroute, so routers have no routes".to_owned(),
+                "the network API has no extension extraroute, so routers have no routes; remove router-id in [Route]"
+                    .to_owned(),
             ));
         }
         Ok(Self { atomic: has("extraroute-atomic"), address_pairs: has("allowed-address-pairs") })
@@ -231,7 +232,8 @@ fn no_router(router: &str) -> impl Fn(Error) -> Error {
     move |error| match error {
         // The list of routes is unknown, not empty.
         Error::NotFound(said) => Error::Denied(format!(
-            "[Route] router-id: OpenStack has no router {router}, or does not show it to this account: {said}"
+            "[Route] router-id: OpenStack has no router {router}, or does not show it to this account: {said}; \
+             correct the ID, or the project of the account"
         )),
         error => error,
     }

@@ -16,13 +16,13 @@ mod values;
 
 use skysail_guest_sdk::{
     Cidr,
-    config::{Checked, Ini},
+    config::{Checked, Flag, Ini, Name},
     labels::LabelValue,
 };
 
-pub(crate) use self::load_balancer::{Class, ContainerStore, LoadBalancer, Placement};
+pub(crate) use self::load_balancer::{Class, ContainerStore, LoadBalancer, Placement, in_barbican};
 pub(crate) use self::values::is_id;
-use self::values::{Flag, Id, Name, Url};
+use self::values::{Id, Url};
 
 /// A valid cloud-config.
 #[derive(Debug)]
@@ -79,28 +79,33 @@ const CREDENTIAL: &str = "openstack";
 /// Reads and checks a cloud-config.
 pub(crate) fn parse(text: &str) -> Checked<Settings> {
     let mut ini = Ini::parse(text);
+    let settings = read(&mut ini);
+    ini.finish(settings)
+}
+
+fn read(ini: &mut Ini) -> Settings {
     let credential = ini.optional::<Name>("Skysail", "credential").map_or_else(|| CREDENTIAL.to_owned(), |name| name.0);
-    global::check_logins(&mut ini, &credential);
+    global::check_logins(ini, &credential);
     let region = ini.optional::<LabelValue>("Global", "region").unwrap_or_default().0;
-    let regional_provider_id = flag(&mut ini, "Skysail", "regional-provider-id", false);
+    let regional_provider_id = flag(ini, "Skysail", "regional-provider-id", false);
     if region.is_empty() && regional_provider_id {
-        ini.refuse("Skysail", "regional-provider-id", "needs the key region in [Global]");
+        ini.refuse("Skysail", "regional-provider-id", "needs the key region in [Global]; write it, or remove this key");
     } else if region.is_empty() {
         ini.warn(
             "Global",
             "region",
-            "is absent: the first endpoint of each service is used, nodes get no region label",
+            "is absent: the first endpoint of each service is used, nodes get no region label; write the region",
         );
     }
     let settings = Settings {
         auth_url: ini.required::<Url>("Global", "auth-url").without_version(),
         region,
-        interface: global::interface(&mut ini),
+        interface: global::interface(ini),
         credential,
         endpoints: APIS.map(|(_, _, key)| ini.optional::<Url>("Skysail", key).map(|url| url.0)),
         regional_provider_id,
-        networking: networking(&mut ini),
-        load_balancer: load_balancer::read(&mut ini),
+        networking: networking(ini),
+        load_balancer: load_balancer::read(ini),
         router: ini.optional::<Id>("Route", "router-id").map(|id| id.0),
     };
     for key in ["search-order", "request-timeout"] {
@@ -108,12 +113,12 @@ pub(crate) fn parse(text: &str) -> Checked<Settings> {
             ini.warn(
                 "Metadata",
                 key,
-                "has no effect: the provider never reads the metadata of the machine that it runs on",
+                "has no effect: the provider never reads the metadata of the machine that it runs on; remove the key",
             );
         }
     }
-    ini.ignore_section("BlockStorage", "has no effect: volumes are the CSI driver's");
-    ini.finish(settings)
+    ini.ignore_section("BlockStorage", "has no effect: volumes are the CSI driver's; remove the key");
+    settings
 }
 
 fn networking(ini: &mut Ini) -> Networking {

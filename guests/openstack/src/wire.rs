@@ -64,7 +64,17 @@ impl<'a> Content<'a> {
 ///
 /// `internal` where the response has another shape.
 pub(crate) fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
-    Content::of(body)?.read()
+    Content::of(body).and_then(|content| content.read()).map_err(|error| unexpected(&error))
+}
+
+/// The error of an answer that cannot be read, with the remedy.
+pub(crate) fn unexpected(error: &Error) -> Error {
+    let message = format!(
+        "{}; the answer is not that of OpenStack: correct the endpoint in Keystone's catalogue or in [Skysail], or the \
+         gateway before the service",
+        error.message()
+    );
+    error.clone().with_message(message)
 }
 
 /// An object of a list: its ID is the marker of the next page.

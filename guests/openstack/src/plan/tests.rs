@@ -183,11 +183,6 @@ fn an_allowlist_of_the_other_family_never_becomes_open_to_all() {
 }
 
 #[test]
-fn load_balancers_can_be_switched_off() {
-    assert!(matches!(planned("enabled = false\n", &web()), Err(Error::Unsupported(_))));
-}
-
-#[test]
 fn the_status_names_the_address_or_the_hostname_that_the_user_chose() {
     let ingress = |config: &str, annotations: &[(&str, &str)]| {
         planned(config, &annotated(annotations)).unwrap().status("203.0.113.1").ingress.remove(0)

@@ -88,7 +88,7 @@ impl<C: Cloud> Task<'_, C> {
         let mut found = HashMap::new();
         for answer in self.cloud.send_all(calls.collect()) {
             if let Some(body) = answer.absent_ok()? {
-                let monitor: LbMonitor = one(&body)?;
+                let monitor: LbMonitor = one(&body).map_err(|error| error.context("health monitor"))?;
                 found.insert(monitor.id.clone(), monitor);
             }
         }

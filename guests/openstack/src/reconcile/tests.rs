@@ -4,6 +4,7 @@ mod changes;
 mod deletion;
 mod many_ports;
 mod public_address;
+mod refusals;
 mod security;
 mod sharing;
 

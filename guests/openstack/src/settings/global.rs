@@ -52,7 +52,9 @@ pub(super) fn check_logins(ini: &mut Ini, credential: &str) {
     }
     for key in ACCOUNT {
         if ini.optional::<String>(SECTION, key).is_some() {
-            let why = format!("has no effect: the manager logs in with spec.credentials.{credential}.keystone");
+            let why = format!(
+                "has no effect: the manager logs in with spec.credentials.{credential}.keystone; remove the key"
+            );
             ini.warn(SECTION, key, why);
         }
     }

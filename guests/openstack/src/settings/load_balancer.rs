@@ -1,10 +1,10 @@
 //! `[LoadBalancer]` and `[LoadBalancerClass "name"]`.
 
-use skysail_guest_sdk::config::Ini;
+use skysail_guest_sdk::{Error, Result, config::Ini};
 
 use super::{
     flag,
-    values::{Id, Seconds},
+    values::{Count, Domain, Id, LbVersion, Method, Retries, Seconds, Selector},
 };
 
 const SECTION: &str = "LoadBalancer";
@@ -40,6 +40,20 @@ pub(crate) struct LoadBalancer {
     pub(crate) tls_container_ref: Option<String>,
     /// The driver takes one object in a request: no populated load balancer, no batch of members.
     pub(crate) serial_api: bool,
+}
+
+impl LoadBalancer {
+    /// Refuses what has no load balancers.
+    ///
+    /// # Errors
+    ///
+    /// `unsupported` where the cloud-config switches load balancers off.
+    pub(crate) fn check_enabled(&self) -> Result<()> {
+        if self.enabled {
+            return Ok(());
+        }
+        Err(Error::Unsupported("the cloud-config switches load balancers off: [LoadBalancer] enabled".to_owned()))
+    }
 }
 
 /// Networks and subnets, of the section or of a class.
@@ -89,17 +103,18 @@ pub(super) fn read(ini: &mut Ini) -> LoadBalancer {
         ini.warn(
             SECTION,
             "lb-provider",
-            format!("{provider:?} is not among the tested drivers: amphora, octavia, ovn"),
+            format!("{provider:?} is not a tested driver; write amphora, octavia or ovn, or test the driver"),
         );
     }
-    let method = text(ini, "lb-method").unwrap_or_else(|| "ROUND_ROBIN".to_owned());
+    let method =
+        ini.optional::<Method>(SECTION, "lb-method").map_or_else(|| "ROUND_ROBIN".to_owned(), |method| method.0);
     if provider == "ovn" && method != "SOURCE_IP_PORT" {
-        ini.warn(SECTION, "lb-method", "the driver ovn supports SOURCE_IP_PORT only and refuses every other pool");
+        ini.warn(SECTION, "lb-method", "the driver ovn refuses every pool with another method; write SOURCE_IP_PORT");
     }
-    if text(ini, "lb-version").is_some_and(|version| version != "v2") {
-        ini.refuse(SECTION, "lb-version", "only v2 is supported");
-    }
-    let hostname_suffix = text(ini, "ingress-hostname-suffix").unwrap_or_else(|| "nip.io".to_owned());
+    ini.optional::<LbVersion>(SECTION, "lb-version");
+    let suffix = text(ini, "ingress-hostname-suffix").and_then(|_| ini.optional(SECTION, "ingress-hostname-suffix"));
+    let Domain(hostname_suffix) = suffix.unwrap_or_else(|| Domain("nip.io".to_owned()));
+    let container_store = container_store(ini);
     let uses_hostname = flag(ini, SECTION, "enable-ingress-hostname", false);
     LoadBalancer {
         enabled: flag(ini, SECTION, "enabled", true),
@@ -110,14 +125,16 @@ pub(super) fn read(ini: &mut Ini) -> LoadBalancer {
         monitor: monitor(ini),
         manage_security_groups: flag(ini, SECTION, "manage-security-groups", false),
         internal: flag(ini, SECTION, "internal-lb", false),
-        node_selector: text(ini, "node-selector").unwrap_or_default(),
+        node_selector: ini
+            .optional::<Selector>(SECTION, "node-selector")
+            .map_or_else(String::new, |selector| selector.0),
         cascade_delete: flag(ini, SECTION, "cascade-delete", true),
         flavor: id(ini, SECTION, "flavor-id"),
         availability_zone: text(ini, "availability-zone"),
         ingress_hostname_suffix: uses_hostname.then_some(hostname_suffix),
-        max_shared: ini.optional(SECTION, "max-shared-lb").unwrap_or(2),
-        container_store: container_store(ini),
-        tls_container_ref: text(ini, "default-tls-container-ref"),
+        max_shared: ini.optional::<Count>(SECTION, "max-shared-lb").map_or(2, |count| count.0),
+        container_store,
+        tls_container_ref: tls_container_ref(ini, container_store),
         serial_api: flag(ini, SECTION, "provider-requires-serial-api-calls", false),
     }
 }
@@ -126,7 +143,8 @@ fn placement(ini: &mut Ini, section: &str) -> Placement {
     let mut name = |key| ini.optional::<String>(section, key).filter(|text| !text.is_empty());
     let (floating_subnet_name, floating_subnet_tags) = (name("floating-subnet"), name("floating-subnet-tags"));
     if floating_subnet_name.as_deref().is_some_and(|name| name.trim_start_matches('!').starts_with('~')) {
-        let why = "regular expressions are not supported; write a glob such as public-*, or floating-subnet-tags";
+        let why =
+            "is a regular expression, which is not supported; write a glob such as public-*, or floating-subnet-tags";
         ini.refuse(section, "floating-subnet", why);
     }
     Placement {
@@ -149,17 +167,35 @@ fn monitor(ini: &mut Ini) -> Monitor {
         max_retries_down: retries(ini, "monitor-max-retries-down", 3),
     };
     if monitor.timeout_seconds > monitor.delay_seconds {
-        ini.refuse(SECTION, "monitor-timeout", "must not be longer than monitor-delay");
+        let Monitor { delay_seconds, timeout_seconds, .. } = monitor;
+        let why = format!("{timeout_seconds}s is longer than monitor-delay, {delay_seconds}s; write a shorter time");
+        ini.refuse(SECTION, "monitor-timeout", why);
     }
     monitor
 }
 
 fn retries(ini: &mut Ini, key: &str, default: u32) -> u32 {
-    let value = ini.optional(SECTION, key).unwrap_or(default);
-    if !(1..=10).contains(&value) {
-        ini.refuse(SECTION, key, "must be from 1 to 10");
+    ini.optional::<Retries>(SECTION, key).map_or(default, |retries| retries.0)
+}
+
+/// The kind and the ID of a reference to a container or a secret of Barbican.
+pub(crate) fn in_barbican(reference: &str) -> Option<(&str, &str)> {
+    let mut parts = reference.rsplit('/');
+    let (id, kind) = (parts.next()?, parts.next()?);
+    ["containers", "secrets"].contains(&kind).then_some((kind, id)).filter(|_| !id.is_empty())
+}
+
+fn tls_container_ref(ini: &mut Ini, store: ContainerStore) -> Option<String> {
+    const KEY: &str = "default-tls-container-ref";
+    let reference = text(ini, KEY)?;
+    if store == ContainerStore::Barbican && in_barbican(&reference).is_none() {
+        let why = format!(
+            "{reference:?} is not a reference to a container or secret; write https://HOST/v1/containers/UUID or \
+             https://HOST/v1/secrets/UUID, or set container-store = external"
+        );
+        ini.refuse(SECTION, KEY, why);
     }
-    value
+    Some(reference)
 }
 
 fn container_store(ini: &mut Ini) -> ContainerStore {
@@ -170,7 +206,7 @@ fn container_store(ini: &mut Ini) -> ContainerStore {
             ini.warn(
                 SECTION,
                 "container-store",
-                format!("{other:?} is neither barbican nor external: nothing is checked"),
+                format!("{other:?} is neither, so nothing is checked; write barbican or external"),
             );
             ContainerStore::External
         }
