@@ -31,7 +31,10 @@ pub(crate) fn instance(
         return Err(fault.error(format!("machine {} of {} cannot be read: {fault}", machine.id, vcenter.origin)));
     }
     if machine.power.is_empty() {
-        return Err(Error::Internal(format!("machine {} of {} has no power state", machine.id, vcenter.origin)));
+        return Err(Error::Internal(format!(
+            "machine {} of {} has no power state, which vCenter Server promises; report the fault to the author of the provider",
+            machine.id, vcenter.origin
+        )));
     }
     let mut instance = Instance::new(match provider_id {
         // Kubernetes never changes a provider ID, so the answer repeats it.
@@ -67,7 +70,7 @@ pub(crate) fn with_place(
     let Some(place) = place else {
         return Err(Error::Unavailable(format!(
             "machine {id} has no tags of both categories {zone:?} and {region:?} on its host, cluster, datacenter, \
-             resource pool or folders; attach them"
+             resource pool or folders; attach them, or correct zone and region in [Labels]"
         )));
     };
     for (category, value) in [(zone, &place.zone), (region, &place.region)] {

@@ -20,10 +20,10 @@ mod values;
 
 use skysail_guest_sdk::{
     Cidr, IpFamily, Problem,
-    config::{Checked, Ini},
+    config::{Checked, Ini, Name},
 };
 
-use self::values::{CidrList, Host, List, families};
+use self::values::{CidrList, Host, List, Port, families};
 
 /// Name of the credential where the cloud-config has none.
 const CREDENTIAL: &str = "vsphere";
@@ -42,9 +42,9 @@ const REPLACED: [(&str, &str); 9] = [
         "insecure-flag",
         "has no effect: certificates are always verified; write the CA into `egress.caBundle` of the Provider",
     ),
-    ("soap-roundtrip-count", "has no effect: the manager repeats failed calls"),
-    ("api-disable", "has no effect: there is no such API"),
-    ("api-binding", "has no effect: there is no such API"),
+    ("soap-roundtrip-count", "has no effect: the manager repeats failed calls; remove the key"),
+    ("api-disable", "has no effect: there is no such API; remove the key"),
+    ("api-binding", "has no effect: there is no such API; remove the key"),
 ];
 
 /// A valid cloud-config.
@@ -105,15 +105,24 @@ pub(crate) fn parse(text: &str) -> Checked<Settings> {
         ));
     }
     let mut ini = Ini::parse(text);
-    let vcenters = vcenters(&mut ini);
-    let (zone, region) = (non_empty(&mut ini, "Labels", "zone"), non_empty(&mut ini, "Labels", "region"));
+    let settings = read(&mut ini);
+    ini.finish(settings)
+}
+
+fn read(ini: &mut Ini) -> Settings {
+    let vcenters = vcenters(ini);
+    let (zone, region) = (non_empty(ini, "Labels", "zone"), non_empty(ini, "Labels", "region"));
     if zone.is_some() != region.is_some() {
         let absent = if zone.is_some() { "region" } else { "zone" };
-        ini.warn("Labels", absent, "is absent: nodes get a zone and a region only where both keys are set");
+        ini.warn(
+            "Labels",
+            absent,
+            "is absent: nodes get a zone and a region only where both keys are set; write both, or none",
+        );
     }
     let labels = zone.zip(region).map(|(zone, region)| Labels { zone, region });
-    let nodes = Nodes { internal: selection(&mut ini, "internal"), external: selection(&mut ini, "external") };
-    ini.finish(Settings { vcenters, labels, nodes })
+    let nodes = Nodes { internal: selection(ini, "internal"), external: selection(ini, "external") };
+    Settings { vcenters, labels, nodes }
 }
 
 /// The line where a text begins that can only be YAML.
@@ -140,11 +149,11 @@ fn vcenters(ini: &mut Ini) -> Vec<Vcenter> {
         let own = Defaults::read(ini, &section);
         match own.server.clone().map_or_else(|| name.parse(), Ok) {
             Ok(server) => found.push(own.vcenter(&global, &server)),
-            Err(why) => ini.refuse(&section, "server", format!("{name:?}: {why}; or write the host as `server`")),
+            Err(why) => ini.refuse(&section, "server", format!("{name:?}: {why}, or write the host as `server`")),
         }
     }
     if found.is_empty() {
-        ini.refuse("VirtualCenter", "", "a section [VirtualCenter \"HOST\"] is required");
+        ini.refuse("VirtualCenter", "", "is required; write a section [VirtualCenter \"HOST\"]");
     }
     if found.len() > VCENTERS_MAX {
         ini.refuse(
@@ -160,7 +169,7 @@ fn vcenters(ini: &mut Ini) -> Vec<Vcenter> {
 #[derive(Default)]
 struct Defaults {
     server: Option<Host>,
-    port: Option<u16>,
+    port: Option<Port>,
     credential: Option<String>,
     datacenters: Vec<String>,
     families: Vec<IpFamily>,
@@ -181,7 +190,7 @@ impl Defaults {
         Self {
             server: present(ini, section, "server"),
             port: present(ini, section, "port"),
-            credential: non_empty(ini, section, "credential"),
+            credential: present::<Name>(ini, section, "credential").map(|name| name.0),
             datacenters: ini.optional::<List>(section, "datacenters").unwrap_or_default().0,
             families: families(ini, section),
         }
@@ -192,7 +201,7 @@ impl Defaults {
         let families = [&self.families, &defaults.families].into_iter().find(|families| !families.is_empty());
         let credential = self.credential.as_ref().or(defaults.credential.as_ref());
         Vcenter {
-            origin: server.origin(self.port.or(defaults.port).unwrap_or(PORT)),
+            origin: server.origin(self.port.or(defaults.port).map_or(PORT, |port| port.0)),
             credential: credential.map_or(CREDENTIAL, String::as_str).to_owned(),
             datacenters: or(&self.datacenters, &defaults.datacenters),
             families: families.cloned().unwrap_or_else(|| vec![IpFamily::Ipv4]),

@@ -13,6 +13,9 @@ const ACTION: &str = "urn:vim25/6.5";
 /// Longest part of a fault's text that is quoted, in bytes.
 const TEXT_BYTES_MAX: usize = 300;
 
+/// The part of an answer in which the element of the method's response begins, in bytes.
+const HEAD_BYTES_MAX: usize = 4_000;
+
 /// The endpoint of one vCenter.
 #[derive(Debug)]
 pub(crate) struct Soap {
@@ -74,7 +77,7 @@ impl Soap {
 ///
 /// # Errors
 ///
-/// `internal` for a body that is no envelope.
+/// `internal` for a body that is no envelope, which [`judge`] has refused.
 pub(crate) fn answer(body: &[u8]) -> Result<Reader<'_>> {
     let mut reader = Reader::new(body)?;
     if reader.enter(&["Envelope", "Body"])? && reader.child()?.is_some_and(|start| start.name.ends_with("Response")) {
@@ -83,7 +86,8 @@ pub(crate) fn answer(body: &[u8]) -> Result<Reader<'_>> {
     Err(Error::Internal("unexpected XML: neither the response of a method nor a fault".to_owned()))
 }
 
-fn judge(response: &Response) -> Option<Error> {
+/// The error of a response; none where it is no error.
+pub(crate) fn judge(response: &Response) -> Option<Error> {
     judged(response, Fault::error)
 }
 
@@ -91,11 +95,31 @@ fn judge_next_page(response: &Response) -> Option<Error> {
     judged(response, Fault::error_of_next_page)
 }
 
-/// A fault has the status 500.
+/// A fault has the status 500; with a good one it is a fault, too. Everything else is the answer of
+/// a gateway.
 fn judged(response: &Response, error: fn(&Fault, String) -> Error) -> Option<Error> {
-    let fault = (response.status == 500).then(|| fault(&response.body).ok().flatten())??;
-    let said = fault.to_string();
-    Some(error(&fault, response.message(&said)))
+    let Response { status, body, .. } = response;
+    let succeeded = *status < 300;
+    if succeeded && begins_as_answer(body) {
+        return None;
+    }
+    if let (true, Ok(Some(fault))) = (succeeded || *status == 500, fault(body)) {
+        return Some(error(&fault, response.message(&fault.to_string())));
+    }
+    let error = response.clone().check().err();
+    let error = error.unwrap_or_else(|| Error::Unavailable(response.message("neither an answer nor a fault")));
+    let remedy = match error {
+        Error::Denied(_) => "correct the account in the credential, or the proxy before vCenter Server",
+        _ => "the answer is not that of vCenter Server: correct server and port, or the proxy before vCenter Server",
+    };
+    let message = format!("{}; {remedy}", error.message());
+    Some(error.with_message(message))
+}
+
+/// Whether a body begins as that of an answer: the content may have megabytes.
+fn begins_as_answer(body: &[u8]) -> bool {
+    let head = body.get(..HEAD_BYTES_MAX).unwrap_or(body);
+    head.utf8_chunks().next().is_some_and(|chunk| answer(chunk.valid().as_bytes()).is_ok())
 }
 
 fn fault(body: &[u8]) -> Result<Option<Fault>> {
@@ -138,14 +162,20 @@ impl Fault {
     pub(crate) fn error(&self, message: String) -> Error {
         match self.kind.as_str() {
             // The host has logged in again and repeated the request once.
-            "NotAuthenticated" => Error::Denied(format!("{message}; check the account of the credential")),
+            "NotAuthenticated" | "InvalidLogin" => Error::Denied(format!(
+                "{message}; correct name and password of the account in the credential, and unlock the account"
+            )),
+            "PasswordExpired" => Error::Denied(format!(
+                "{message}; give the account a new password, and write the password into the credential"
+            )),
+            "RestrictedVersion" => Error::Denied(format!("{message}; give vCenter Server a license for this API")),
             "NoPermission" => Error::Denied(format!(
                 "{message}; give the account the role Read-only on the nodes' datacenters, with \"Propagate to \
                  children\""
             )),
-            "InvalidLogin" | "InvalidLocale" | "PasswordExpired" | "RestrictedVersion" => Error::Denied(message),
+            "InvalidLocale" => Error::Denied(message),
             "InvalidArgument" | "InvalidProperty" | "InvalidRequest" | "InvalidType" | "MethodNotFound"
-            | "NotSupported" => Error::Internal(message),
+            | "NotSupported" => Error::Internal(format!("{message}; report the fault to the author of the provider")),
             _ => Error::Unavailable(message),
         }
     }
@@ -187,7 +217,7 @@ fn cut(text: &str) -> String {
 mod tests {
     use skysail_guest_sdk::Error;
 
-    use super::{Fault, answer, fault};
+    use super::{Fault, answer, begins_as_answer, fault};
 
     /// An answer of govmomi's simulator.
     const NOT_AUTHENTICATED: &[u8] = include_bytes!("testdata/not-authenticated.xml");
@@ -221,6 +251,13 @@ mod tests {
         }
         assert!(matches!(error("NoPermission"), Error::Denied(text) if text.contains("root folder")));
         assert!(matches!(error("InvalidLogin"), Error::Denied(_)));
+    }
+
+    #[test]
+    fn the_beginning_of_an_answer_shows_that_it_is_one() {
+        let of = |text: &str| begins_as_answer(format!("<Envelope><Body><XResponse><a>{text}").as_bytes());
+        assert!(of("") && of(&"é".repeat(10_000)) && of(&"x".repeat(10_000)));
+        assert!(!begins_as_answer(NOT_AUTHENTICATED) && !begins_as_answer(b"\xff") && !begins_as_answer(b""));
     }
 
     #[test]

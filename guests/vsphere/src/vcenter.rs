@@ -8,7 +8,7 @@ use std::{cell::OnceCell, collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skysail_guest_sdk::{
     Absent as _, Error, Result, cache,
-    http::{Api, send_all, send_every},
+    http::{Api, Response, send_all, send_every},
     paging,
 };
 
@@ -89,13 +89,9 @@ impl<'a> Vcenter<'a> {
     }
 
     fn ask_scope(&self) -> Result<Scope> {
-        let content = vim::service_content(&self.soap.call(&vim::retrieve_service_content())?.body)?;
-        if content.api_type != "VirtualCenter" {
-            return Err(Error::Denied(format!(
-                "{} is not a vCenter Server but {:?}; write the address of a vCenter Server into the cloud-config",
-                self.server.origin, content.api_type
-            )));
-        }
+        let answer = self.soap.call(&vim::retrieve_service_content())?;
+        let content = readable(&self.server.origin, vim::service_content(&answer.body))?;
+        check_kind(&self.server.origin, &content)?;
         let datacenters = self.server.datacenters.iter().map(|name| self.datacenter(&content, name));
         Ok(Scope { datacenters: datacenters.collect::<Result<_>>()?, content })
     }
@@ -106,14 +102,7 @@ impl<'a> Vcenter<'a> {
         }
         let path = name.trim_start_matches('/');
         let answer = self.soap.call(&vim::find_by_inventory_path(&content.search_index, path))?;
-        let found = vim::references(&answer.body)?.into_iter().find(|found| found.kind == "Datacenter");
-        found.ok_or_else(|| {
-            Error::Denied(format!(
-                "{} has no datacenter {name:?}, or does not show it to this account; correct `datacenters`, or give \
-                 the account the role Read-only",
-                self.server.origin
-            ))
-        })
+        datacenter_in(&answer.body, name, &self.server.origin)
     }
 
     /// The objects' properties, page by page.
@@ -137,7 +126,7 @@ impl<'a> Vcenter<'a> {
                         self.soap.call_for_next_page(&vim::continue_retrieve_properties(collector, token))?
                     }
                 };
-                vim::page(&answer.body).map(|page| (page.objects, page.token))
+                readable(&self.server.origin, vim::page(&answer.body)).map(|page| (page.objects, page.token))
             })?);
         }
         Ok(all)
@@ -147,6 +136,7 @@ impl<'a> Vcenter<'a> {
     fn tagging(&self, path: &str) -> Api {
         Api::new(&format!("{}/rest/com/vmware/cis/tagging/{path}", self.server.origin))
             .credential(&self.server.credential)
+            .judged_by(judge_tagging)
     }
 
     /// The objects of these IDs; those that do not exist any more are left out.
@@ -161,6 +151,50 @@ impl<'a> Vcenter<'a> {
         }
         Ok(found)
     }
+}
+
+/// An answer that could be read, or an error that names the vCenter.
+fn readable<T>(origin: &str, answer: Result<T>) -> Result<T> {
+    answer.map_err(|error| {
+        let message = format!(
+            "{origin}: {}; the answer is not that of vCenter Server: correct server and port, or report the fault to the \
+             author of the provider",
+            error.message()
+        );
+        error.with_message(message)
+    })
+}
+
+/// Refuses a single host, which has no tags.
+fn check_kind(origin: &str, content: &ServiceContent) -> Result<()> {
+    if content.api_type == "VirtualCenter" {
+        return Ok(());
+    }
+    Err(Error::Denied(format!(
+        "{origin} is not a vCenter Server but {:?}; write the address of a vCenter Server into the cloud-config",
+        content.api_type
+    )))
+}
+
+/// The datacenter in the answer of `FindByInventoryPath`.
+fn datacenter_in(answer: &[u8], name: &str, origin: &str) -> Result<Ref> {
+    let found = readable(origin, vim::references(answer))?.into_iter().find(|found| found.kind == "Datacenter");
+    found.ok_or_else(|| {
+        Error::Denied(format!(
+            "{origin} has no datacenter {name:?}, or does not show it to this account; correct `datacenters`, or give the \
+             account the role Read-only"
+        ))
+    })
+}
+
+/// The error of a response of the API of tags, with the remedy; none where it is no error.
+fn judge_tagging(response: &Response) -> Option<Error> {
+    let error = response.clone().check().err()?;
+    if !matches!(error, Error::Denied(_)) {
+        return Some(error);
+    }
+    let message = format!("{}; give the account the role Read-only as a global permission", error.message());
+    Some(error.with_message(message))
 }
 
 impl Cloud for Vcenter<'_> {
@@ -196,7 +230,10 @@ impl Cloud for Vcenter<'_> {
             })
         });
         let answers = send_every(bodies.map(|body| self.soap.request(&body)).collect())?;
-        let found: Vec<_> = answers.iter().map(|answer| vim::references(&answer.body)).collect::<Result<_>>()?;
+        let found: Vec<_> = answers
+            .iter()
+            .map(|answer| readable(&self.server.origin, vim::references(&answer.body)))
+            .collect::<Result<_>>()?;
         let ids = |of_query: &[Vec<Ref>]| of_query.iter().flatten().map(|found| found.id.clone()).collect();
         Ok(found.chunks(places.len()).map(ids).collect())
     }
@@ -235,3 +272,6 @@ impl Tags for Vcenter<'_> {
         Ok(found.into_iter().map(|(id, WireCategory { name })| (id, name)).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

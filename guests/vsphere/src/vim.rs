@@ -211,7 +211,17 @@ pub(crate) fn service_content(body: &[u8]) -> Result<ServiceContent> {
             _ => reader.skip()?,
         }
     }
-    Ok(content)
+    let ServiceContent { root_folder, property_collector, search_index, api_type } = &content;
+    let parts = [
+        ("rootFolder", &root_folder.id),
+        ("propertyCollector", &property_collector.id),
+        ("searchIndex", &search_index.id),
+        ("about/apiType", api_type),
+    ];
+    match parts.iter().find(|(_, text)| text.is_empty()) {
+        Some((lacking, _)) => Err(Error::Internal(format!("unexpected XML: RetrieveServiceContent without {lacking}"))),
+        None => Ok(content),
+    }
 }
 
 /// The references of an answer; none where nothing was found.

@@ -1,6 +1,7 @@
 //! The cloud-config: its keys, its defaults and its faults.
 
-use skysail_guest_sdk::{IpFamily, Severity};
+use expect_test::expect;
+use skysail_guest_sdk::{IpFamily, Problem, Severity, config::Ini};
 
 use super::{Labels, parse};
 
@@ -54,21 +55,119 @@ fn a_key_that_the_host_replaces_is_a_warning() {
     assert!(parse(text).config().is_ok());
 }
 
+/// A cloud-config with every section.
+const SECTIONS: &str = "[VirtualCenter \"a\"]\n";
+
+/// Each key of `[Global]` and of `[VirtualCenter]`, and a wrong value. A text of which nothing can
+/// be wrong stands twice.
+const OF_SERVERS: [(&str, &str); 16] = [
+    ("server", "server = https://vcenter/sdk"),
+    ("port", "port = 99999"),
+    ("credential", "credential = my account"),
+    ("datacenters", "datacenters = DC0\ndatacenters = DC1"),
+    ("ip-family", "ip-family = ipv4, ipv5"),
+    ("user", "user = administrator@vsphere.local"),
+    ("password", "password = secret"),
+    ("ca-file", "ca-file = /ca.crt"),
+    ("thumbprint", "thumbprint = AB:CD"),
+    ("secret-name", "secret-name = vsphere"),
+    ("secret-namespace", "secret-namespace = kube-system"),
+    ("secrets-directory", "secrets-directory = /etc/secrets"),
+    ("insecure-flag", "insecure-flag = 1"),
+    ("soap-roundtrip-count", "soap-roundtrip-count = 3"),
+    ("api-disable", "api-disable = true"),
+    ("api-binding", "api-binding = :43001"),
+];
+
+/// The same for the other sections.
+const OF_ALL: [(&str, &str); 8] = [
+    ("Labels.zone", "zone = k8s-zone"),
+    ("Labels.region", "zone = k8s-zone\nregion = a\nregion = b"),
+    ("Nodes.internal-network-subnet-cidr", "internal-network-subnet-cidr = 10.0.0.0"),
+    ("Nodes.external-network-subnet-cidr", "external-network-subnet-cidr = 192.0.2.0/24, 2001:db8::/129"),
+    ("Nodes.internal-vm-network-name", "internal-vm-network-name = a\ninternal-vm-network-name = b"),
+    ("Nodes.external-vm-network-name", "external-vm-network-name = \"VM Network"),
+    ("Nodes.exclude-internal-network-subnet-cidr", "exclude-internal-network-subnet-cidr = fe80::"),
+    ("Nodes.exclude-external-network-subnet-cidr", "exclude-external-network-subnet-cidr = none"),
+];
+
+fn said(text: &str) -> String {
+    let problem = |Problem { severity, line, key, message }: Problem| {
+        format!("{} {line}, {key}: {message}\n", if severity == Severity::Fatal { "line" } else { "warning, line" })
+    };
+    parse(text).problems().into_iter().map(problem).collect()
+}
+
+/// What the user reads about each key.
 #[test]
-fn each_fault_names_its_line_and_key() {
-    let text = "[Global]\nport = 99999\nregoin = x\nip-family = ipv5\n[VirtualCenter \"a b\"]\n[VirtualCenter \"c\"]\n\
-                server = c:443\n[Nodes]\ninternal-network-subnet-cidr = 10.0.0.0\n";
-    let found: Vec<_> = parse(text).problems().into_iter().map(|p| (p.line, p.key)).collect();
-    let expected = [
-        (0, "VirtualCenter \"a b\".server"),
-        (2, "Global.port"),
-        (3, "Global.regoin"),
-        (4, "Global.ip-family"),
-        (7, "VirtualCenter \"c\".server"),
-        (9, "Nodes.internal-network-subnet-cidr"),
+fn a_wrong_value_of_each_key_is_refused_with_the_reason_and_the_remedy() {
+    let mut ini = Ini::parse(SECTIONS);
+    super::read(&mut ini);
+    let of_server = |section: &str| OF_SERVERS.map(|(key, _)| format!("{section}.{key}"));
+    let of_all = OF_ALL.map(|(key, _)| key.to_owned());
+    let mut tested = [&of_server("Global")[..], &of_server("VirtualCenter \"a\""), &of_all].concat();
+    tested.sort_unstable();
+    assert_eq!(ini.keys(), tested, "every key has a wrong value in this test");
+
+    let in_section = OF_SERVERS.map(|(_, line)| format!("[VirtualCenter \"a\"]\n{line}\n"));
+    let in_global = OF_SERVERS.map(|(_, line)| format!("[VirtualCenter \"a\"]\n[Global]\n{line}\n"));
+    for (here, there) in in_section.iter().zip(&in_global) {
+        let problems =
+            |text: &str| parse(text).problems().into_iter().map(|problem| problem.message).collect::<Vec<_>>();
+        assert_eq!(problems(here), problems(there), "both sections read a key alike");
+    }
+    let others = OF_ALL.map(|(key, line)| {
+        let (section, _) = key.split_once('.').unwrap();
+        format!("[VirtualCenter \"a\"]\n[{section}]\n{line}\n")
+    });
+    expect![[r#"
+        line 2, VirtualCenter "a".server: "https://vcenter/sdk": is not a host; write a host name or an address, and the port into the key port
+        line 2, VirtualCenter "a".port: "99999": is not a port; write a number from 1 to 65535
+        line 2, VirtualCenter "a".credential: "my account": is not a name; write a text without blanks and without / ? # *
+        line 3, VirtualCenter "a".datacenters: stands here a second time; remove one of the two lines
+        line 2, VirtualCenter "a".ip-family: "ipv4, ipv5": is not a list of IP families; write ipv4, ipv6, or both with a comma between
+        line 2, VirtualCenter "a".user: does not belong here, where the component reads it; write the account into `credentials` of the Provider, with the scheme `vsphere`, and its name as `credential`
+        line 2, VirtualCenter "a".password: does not belong here, where the component reads it; write the account into `credentials` of the Provider, with the scheme `vsphere`, and its name as `credential`
+        warning, line 2, VirtualCenter "a".ca-file: has no effect: write the certificate into `egress.caBundle` of the Provider
+        warning, line 2, VirtualCenter "a".thumbprint: has no effect: write the certificate of the CA into `egress.caBundle` of the Provider
+        warning, line 2, VirtualCenter "a".secret-name: has no effect: write the account into `credentials` of the Provider
+        warning, line 2, VirtualCenter "a".secret-namespace: has no effect: write the account into `credentials` of the Provider
+        warning, line 2, VirtualCenter "a".secrets-directory: has no effect: write the account into `credentials` of the Provider
+        warning, line 2, VirtualCenter "a".insecure-flag: has no effect: certificates are always verified; write the CA into `egress.caBundle` of the Provider
+        warning, line 2, VirtualCenter "a".soap-roundtrip-count: has no effect: the manager repeats failed calls; remove the key
+        warning, line 2, VirtualCenter "a".api-disable: has no effect: there is no such API; remove the key
+        warning, line 2, VirtualCenter "a".api-binding: has no effect: there is no such API; remove the key
+        warning, line 0, Labels.region: is absent: nodes get a zone and a region only where both keys are set; write both, or none
+        line 5, Labels.region: stands here a second time; remove one of the two lines
+        line 3, Nodes.internal-network-subnet-cidr: "10.0.0.0": "10.0.0.0" is not a CIDR such as 10.0.0.0/8
+        line 3, Nodes.external-network-subnet-cidr: "192.0.2.0/24, 2001:db8::/129": "2001:db8::/129" is not a CIDR such as 10.0.0.0/8
+        line 4, Nodes.internal-vm-network-name: stands here a second time; remove one of the two lines
+        line 3, Nodes.external-vm-network-name: has a quote that is not closed; write " at the end of the value
+        line 3, Nodes.exclude-internal-network-subnet-cidr: "fe80::": "fe80::" is not a CIDR such as 10.0.0.0/8
+        line 3, Nodes.exclude-external-network-subnet-cidr: "none": "none" is not a CIDR such as 10.0.0.0/8
+    "#]].assert_eq(&in_section.iter().chain(&others).map(|text| said(text)).collect::<String>());
+}
+
+#[test]
+fn a_missing_vcenter_unknown_lines_and_too_many_vcenters_are_refused_with_the_remedy() {
+    let many: String = (0..17).map(|n| format!("[VirtualCenter \"v{n}\"]\n")).collect();
+    let texts = [
+        "",
+        "[VirtualCenter \"a b\"]\n",
+        "[VirtualCenter \"a\"]\nip-famly = ipv4\n[LoadBalancer]\nip-pool-id = x\n",
+        "[VirtualCentre \"a\"]\nport = 443\n",
+        &many,
     ];
-    assert_eq!(found, expected.map(|(line, key)| (line, key.to_owned())));
-    assert!(parse("").config().is_err());
+    expect![[r#"
+        line 0, VirtualCenter: is required; write a section [VirtualCenter "HOST"]
+        line 0, VirtualCenter "a b".server: "a b": is not a host; write a host name or an address, and the port into the key port, or write the host as `server`
+        line 0, VirtualCenter: is required; write a section [VirtualCenter "HOST"]
+        line 2, VirtualCenter "a".ip-famly: is not a key of this provider; remove the line, or write VirtualCenter "a".ip-family if it is meant
+        line 4, LoadBalancer.ip-pool-id: is not a key of this provider; remove the line
+        line 0, VirtualCenter: is required; write a section [VirtualCenter "HOST"]
+        line 2, VirtualCentre "a".port: is not a key of this provider; remove the line
+        line 0, VirtualCenter: at most 16 vCenters are supported; write several Providers
+    "#]].assert_eq(&texts.map(said).concat());
 }
 
 #[test]

@@ -27,9 +27,21 @@ impl FromStr for Host {
             return Ok(Self(bare.to_owned()));
         }
         if text.is_empty() || !text.chars().all(name) {
-            return Err("expected a host name or an address; the port has a key of its own");
+            return Err("is not a host; write a host name or an address, and the port into the key port");
         }
         Ok(Self(text.to_owned()))
+    }
+}
+
+/// A port from 1 on.
+#[derive(Clone, Copy)]
+pub(super) struct Port(pub(super) u16);
+
+impl FromStr for Port {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().ok().filter(|port| *port != 0).map(Self).ok_or("is not a port; write a number from 1 to 65535")
     }
 }
 
@@ -75,7 +87,7 @@ impl FromStr for Families {
         let family = |part: &String| match part.to_ascii_lowercase().as_str() {
             "ipv4" => Ok(IpFamily::Ipv4),
             "ipv6" => Ok(IpFamily::Ipv6),
-            _ => Err("expected ipv4, ipv6 or both with a comma"),
+            _ => Err("is not a list of IP families; write ipv4, ipv6, or both with a comma between"),
         };
         parts.iter().map(family).collect::<Result<_, _>>().map(Self)
     }
