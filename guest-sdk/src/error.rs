@@ -82,8 +82,8 @@ impl Error {
 }
 
 impl From<serde_json::Error> for Error {
-    /// JSON without the expected shape is `internal`: the provider did not expect it. A text that is
-    /// no JSON, or ends early, is `unavailable`: a gateway answered in place of the cloud.
+    /// JSON without the expected shape is `internal`: the provider did not expect it. A text that
+    /// is no JSON, or ends early, is `unavailable`: a gateway answered in place of the cloud.
     fn from(error: serde_json::Error) -> Self {
         if error.is_data() {
             Self::Internal(format!("unexpected JSON: {error}"))

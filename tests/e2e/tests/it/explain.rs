@@ -1,5 +1,5 @@
-//! `skysail explain service` against two managers with one Lease: the leader explains a Service with
-//! its calls and their requests, the other one names the leader.
+//! `skysail explain service` against two managers with one Lease: the leader explains a Service
+//! with its calls and their requests, and the other one names the leader.
 
 use std::fs;
 

@@ -87,7 +87,7 @@ fn made(record: &LoadBalancerRecord) -> String {
     let nodes = nodes.as_ref().map(|nodes| format!("; nodes: {nodes}")).unwrap_or_default();
     let ingress = ingress.as_ref().map(|ingress| format!("; addresses: {}", ingress.join(", "))).unwrap_or_default();
     let unwritten = if *status_written == Some(false) { ", not in the status yet" } else { "" };
-    line("made", &format!("{state} by {provider}{removed}: {explanation}{nodes}{ingress}{unwritten}"))
+    line("state", &format!("{state} at {provider}{removed}: {explanation}{nodes}{ingress}{unwritten}"))
 }
 
 fn next_run(queue: &QueueStatus) -> String {

@@ -55,7 +55,24 @@ fn waiting() -> Value {
 
 #[test]
 fn a_service_that_waits() {
-    check(&waiting(), expect![[""]]);
+    check(&waiting(), expect![[r#"
+        Service shop/web: failed, next run in 42s
+          owner       sim: the Service has no class, and sim is the default provider
+          provider    sim: simcloud 1.2.3; nodes: 3
+          object      addresses: none; finalizers: service.kubernetes.io/load-balancer-cleanup; annotation names: sim
+          state       Unsettled at sim: an ensure or a deletion began and has not succeeded; the state in the cloud is not known
+          next step   Ensure: no ensure has succeeded since the last ensure or deletion began
+          next run    in 42s; the wait ends earlier at a change of the Service or of the release, or at a rotation of the credentials; failures in a row: 2
+          last run    19s ago, Ensure by sim: Denied: failed to ensure load balancer: the token is revoked [2J
+
+          LAST CALLS              AGO   OUTCOME   TIME    FUEL   REQUESTS   PROVIDER   RELEASE
+          load-balancers.ensure   19s   Denied    41ms    1.2M   2          sim        sha256:010101010101
+            the token is revoked
+            GET https://api.example.com/v1/lbs: 200, 12ms
+            POST https://api.example.com/v1/lbs: 403, 20ms
+            GET (an invalid URL): malformed, 0ms
+          load-balancers.ensure   80s   Ok        12.3s   650    0          sim        sha256:010101010101
+    "#]]);
 }
 
 #[test]
@@ -73,7 +90,18 @@ fn a_service_that_is_up_to_date() {
     });
     document["lastOutcome"] = json!({ "agoMs": 200_000, "provider": "sim", "step": "Ensure", "code": "Ok" });
     document["calls"] = json!([]);
-    check(&document, expect![[""]]);
+    check(&document, expect![[r#"
+        Service shop/web: up to date
+          owner       sim: the Service has no class, and sim is the default provider
+          provider    sim: simcloud 1.2.3; nodes: 3
+          object      addresses: 203.0.113.7; finalizers: service.kubernetes.io/load-balancer-cleanup; annotation names: sim
+          state       Serving at sim: the last ensure succeeded; nodes: Current; addresses: 203.0.113.7
+          next step   Nothing: the load balancer is as the Service, the nodes and the release require
+          next run    none is planned; a change of the Service, of the nodes or of the release begins the next run
+          last run    3m ago, Ensure by sim: Ok
+
+          No call about this Service since the manager started, or newer calls of others took its place.
+    "#]]);
 }
 
 #[test]
@@ -86,7 +114,15 @@ fn a_service_without_an_owner() {
             "plan": { "step": "Nothing", "reason": "no provider owns the Service" },
             "calls": [],
         }),
-        expect![[""]],
+        expect![[r#"
+        Service shop/web: no provider owns it
+          owner       none: no provider claims the class "x/y"
+          object      addresses: none; finalizers: none; class: x/y
+          next step   Nothing: no provider owns the Service
+          last run    none since the manager started
+
+          No call about this Service since the manager started, or newer calls of others took its place.
+    "#]],
     );
 }
 
@@ -102,5 +138,21 @@ fn a_deleted_service_in_work_whose_provider_has_no_release() {
         "explanation": "a run is in progress",
     });
     document["lastOutcome"] = Value::Null;
-    check(&document, expect![[""]]);
+    check(&document, expect![[r#"
+        Service shop/web: deleted, a run is in progress
+          owner       none: the Service is deleted
+          provider    sim: no release serves, so each call fails with NotServing; its nodes are not decided
+          state       Unsettled at sim (removed): an ensure or a deletion began and has not succeeded; the state in the cloud is not known
+          next step   Ensure: no ensure has succeeded since the last ensure or deletion began
+          next run    began 3s ago; a run is in progress; failures of the Kubernetes API in a row: 4
+          last run    none since the manager started
+
+          LAST CALLS              AGO   OUTCOME   TIME    FUEL   REQUESTS   PROVIDER   RELEASE
+          load-balancers.ensure   19s   Denied    41ms    1.2M   2          sim        sha256:010101010101
+            the token is revoked
+            GET https://api.example.com/v1/lbs: 200, 12ms
+            POST https://api.example.com/v1/lbs: 403, 20ms
+            GET (an invalid URL): malformed, 0ms
+          load-balancers.ensure   80s   Ok        12.3s   650    0          sim        sha256:010101010101
+    "#]]);
 }
