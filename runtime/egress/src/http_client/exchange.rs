@@ -6,7 +6,7 @@
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, header, response::Parts};
 use http_body_util::Full;
-use rustls::AlertDescription;
+use rustls::{AlertDescription, CertificateError as Wrong};
 use skysail_provider::{Limit, LimitHit, text::with_causes};
 
 use super::{Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, headers};
@@ -38,8 +38,9 @@ impl Exchange<'_> {
     /// Sends the request and reads the answer.
     pub(super) async fn run(self, request: Request<Full<Bytes>>) -> Result<HttpResponse, Failure> {
         let counted = self.budget.clone();
+        let peer = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         let answer = self.client.send(request, move |bytes| counted.add_received(bytes)).await;
-        let mut answer = answer.map_err(|error| self.classify(&error))?;
+        let mut answer = answer.map_err(|error| self.classify(&error, &peer))?;
         let status = answer.head.status.as_u16();
         if status < 200 {
             return Err(interrupted(format!("the peer answered {status}, which the request did not ask for")));
@@ -50,12 +51,12 @@ impl Exchange<'_> {
             check_whole(status, &answer.head.headers)?;
             check_charset(&answer.head.headers)?;
         }
-        let body = self.read_body(&mut answer).await?;
+        let body = self.read_body(&mut answer, &peer).await?;
         for_guest(answer.head, body, self.redaction, self.redactions).await
     }
 
     /// Reads the body in pieces; stops at the bound.
-    async fn read_body(&self, answer: &mut StreamingResponse) -> Result<Bytes, Failure> {
+    async fn read_body(&self, answer: &mut StreamingResponse, peer: &str) -> Result<Bytes, Failure> {
         let max = self.budget.limits().response_bytes_max;
         let too_large = |size, used| {
             Failure::with_limit(FailureKind::TooLarge(size), LimitHit { limit: Limit::HttpResponseBytes, used, max })
@@ -66,7 +67,7 @@ impl Exchange<'_> {
             return Err(too_large(announced, announced));
         }
         let mut body = BytesMut::new();
-        while let Some(piece) = answer.piece().await.map_err(|error| self.classify(&error))? {
+        while let Some(piece) = answer.piece().await.map_err(|error| self.classify(&error, peer))? {
             self.budget.add_received(piece.len() as u64);
             let used = (body.len() + piece.len()) as u64;
             if used > max {
@@ -145,8 +146,8 @@ fn check_charset(received: &HeaderMap) -> Result<(), Failure> {
 }
 
 impl Exchange<'_> {
-    /// Maps an error of the transport to a failure of the contract.
-    fn classify(&self, error: &TransportError) -> Failure {
+    /// Maps an error of the transport to a failure of the contract. `peer` is host and port.
+    fn classify(&self, error: &TransportError, peer: &str) -> Failure {
         let max = u64::from(self.budget.limits().headers_max);
         let too_many_headers = || {
             let hit = LimitHit { limit: Limit::HttpHeaders, used: max.saturating_add(1), max };
@@ -176,7 +177,36 @@ impl Exchange<'_> {
             _ if is_connect => FailureKind::Unreachable,
             _ => FailureKind::Interrupted,
         };
-        Failure::new(kind, self.redaction.now().text(&with_causes(error)))
+        let mut text = with_causes(error);
+        if let (FailureKind::Tls, Some(tls)) = (kind, tls) {
+            text = format!("{peer}: {text}{}", tls_remedy(tls));
+        }
+        Failure::new(kind, self.redaction.now().text(&text))
+    }
+}
+
+/// What the operator can do; empty where rustls' own words suffice.
+fn tls_remedy(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
+            "; renew the certificate of the server"
+        }
+        rustls::Error::InvalidCertificate(Wrong::NotValidYet | Wrong::NotValidYetContext { .. }) => {
+            "; set the clock of the manager's machine, or replace the certificate of the server"
+        }
+        rustls::Error::InvalidCertificate(Wrong::UnknownIssuer) => {
+            "; write the authority of the server into egress.caBundle"
+        }
+        rustls::Error::InvalidCertificate(Wrong::NotValidForName | Wrong::NotValidForNameContext { .. }) => {
+            "; correct the host name in the URL, or replace the certificate of the server"
+        }
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "; renew the client certificate of the credential"
+        }
+        rustls::Error::AlertReceived(alert) if is_about_certificates(*alert) => {
+            "; use a credential with a clientCertificate that the server trusts"
+        }
+        _ => "",
     }
 }
 

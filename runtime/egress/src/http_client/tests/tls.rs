@@ -7,7 +7,7 @@ use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::{Answers, Server, client, credentials, get, ok, send, with_credential};
-use crate::http_client::{FailureKind, HttpClient};
+use crate::http_client::{Failure, FailureKind, HttpClient};
 
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -35,8 +35,14 @@ impl Authority {
     }
 
     fn leaf(&self, name: &str) -> Leaf {
+        self.leaf_until(name, 4096)
+    }
+
+    /// A leaf that expires at the beginning of this year.
+    fn leaf_until(&self, name: &str, year: i32) -> Leaf {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         Leaf { certificate: params.signed_by(&key, &self.issuer).unwrap(), key }
     }
 
@@ -61,6 +67,10 @@ impl Leaf {
 /// The TLS configuration of a server with this name; with `clients`, the server requires a client
 /// certificate of that authority.
 pub(super) fn server_config(authority: &Authority, name: &str, clients: Option<&Authority>) -> ServerConfig {
+    config_of(&authority.leaf(name), clients)
+}
+
+fn config_of(leaf: &Leaf, clients: Option<&Authority>) -> ServerConfig {
     let crypto = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&crypto)).with_safe_default_protocol_versions().unwrap();
@@ -70,7 +80,7 @@ pub(super) fn server_config(authority: &Authority, name: &str, clients: Option<&
             WebPkiClientVerifier::builder_with_provider(clients.roots(), crypto).build().unwrap(),
         ),
     };
-    let (chain, key) = authority.leaf(name).der();
+    let (chain, key) = leaf.der();
     builder.with_single_cert(chain, key).unwrap()
 }
 
@@ -107,6 +117,7 @@ async fn a_server_is_trusted_by_the_ca_bundle_and_by_nothing_else() {
         let failure = send(&plain_client(&server, ca), get(url(&server))).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
         assert!(failure.message.contains("UnknownIssuer"), "{failure}");
+        assert!(failure.message.ends_with("; write the authority of the server into egress.caBundle"), "{failure}");
     }
     assert_eq!(server.requests().len(), 1);
 }
@@ -117,7 +128,49 @@ async fn a_certificate_for_another_name_is_refused() {
     let server = server(&authority, "other.example.com", None).await;
     let failure = send(&plain_client(&server, Some(&authority)), get(url(&server))).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    assert!(failure.message.contains("not valid for name \"api.example.com\""), "{failure}");
+    assert!(failure.message.ends_with("; correct the host name in the URL, or replace the certificate of the server"));
     assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn an_expired_certificate_of_a_server_names_the_server_and_what_to_do() {
+    let authority = Authority::new("servers");
+    let server = Server::start_tls(config_of(&authority.leaf_until("api.example.com", 2020), None), ok).await;
+    let failure = send(&plain_client(&server, Some(&authority)), get(url(&server))).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    let origin = format!("api.example.com:{}: ", server.address.port());
+    assert!(failure.message.starts_with(&origin), "{failure}");
+    assert!(failure.message.contains("invalid peer certificate: certificate expired"), "{failure}");
+    assert!(failure.message.ends_with("; renew the certificate of the server"), "{failure}");
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn an_expired_client_certificate_names_the_server_and_what_to_do() {
+    let (authority, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let server = server(&authority, "api.example.com", Some(&clients)).await;
+    let failure = failure_with(&server, &authority, &clients.leaf_until("one", 2020)).await;
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    let origin = format!("api.example.com:{}: ", server.address.port());
+    assert!(failure.message.starts_with(&origin), "{failure}");
+    assert!(failure.message.contains("CertificateExpired"), "{failure}");
+    assert!(failure.message.ends_with("; renew the client certificate of the credential"), "{failure}");
+    assert!(server.requests().is_empty());
+}
+
+/// The failure of a request that shows this client certificate.
+async fn failure_with(server: &Server, authority: &Authority, leaf: &Leaf) -> Failure {
+    let folder = tempfile::tempdir().unwrap();
+    leaf.write(folder.path());
+    let file = |name: &str| serde_json::json!({ "file": folder.path().join(name) });
+    let spec = serde_json::json!({ "tls": {
+        "origins": [format!("https://api.example.com:{}", server.address.port())],
+        "clientCertificate": { "certificate": file("tls.crt"), "key": file("tls.key") },
+    }});
+    let credentials = credentials(&spec.to_string());
+    let client = client(&egress(server.address.port(), Some(authority)), credentials, Answers::new(&[&["127.0.0.1"]]));
+    send(&client, with_credential(get(url(server)), "tls")).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -174,16 +227,7 @@ async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_gu
 async fn a_client_certificate_that_the_server_does_not_trust_is_a_failure_of_tls() {
     let (authority, clients) = (Authority::new("servers"), Authority::new("clients"));
     let server = server(&authority, "api.example.com", Some(&clients)).await;
-    let folder = tempfile::tempdir().unwrap();
-    Authority::new("unknown").leaf("unknown").write(folder.path());
-    let file = |name: &str| serde_json::json!({ "file": folder.path().join(name) });
-    let spec = serde_json::json!({ "tls": {
-        "origins": [format!("https://api.example.com:{}", server.address.port())],
-        "clientCertificate": { "certificate": file("tls.crt"), "key": file("tls.key") },
-    }});
-    let credentials = credentials(&spec.to_string());
-    let client = client(&egress(server.address.port(), Some(&authority)), credentials, Answers::new(&[&["127.0.0.1"]]));
-    let failure = send(&client, with_credential(get(url(&server)), "tls")).await.unwrap_err();
+    let failure = failure_with(&server, &authority, &Authority::new("unknown").leaf("unknown")).await;
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
     assert!(server.requests().is_empty());
 }
