@@ -39,7 +39,7 @@ pub(crate) struct OtherLeader {
 }
 
 impl LeaseControllers {
-    fn new(
+    pub(crate) fn new(
         controllers: EnabledControllers,
         fence: watch::Receiver<Option<Fence>>,
         other_leader: Option<OtherLeader>,

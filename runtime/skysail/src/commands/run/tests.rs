@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::{Api, api::PostParams};
 use prometheus_client::registry::Registry;
 use serde_json::json;
-use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Ledger, ProviderEntry, Providers};
+use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Explainer, ProviderEntry, Providers};
 use skysail_dev::api::{ApiOptions, ApiServer};
 use skysail_provider::{Fence, fake::FakeProvider};
 use skysail_serving::HealthChecks;
@@ -74,17 +74,14 @@ impl World {
         let (claims, _) = watch::channel(providers(&fake, "one"));
         let stop = CancellationToken::new();
         let settings = ControllerSettings { shutdown_grace: GRACE, ..ControllerSettings::default() };
-        let share = LeaseControllers {
-            controllers: settings.controllers,
-            fence: watch::channel(Some(Fence::default())).1,
-            ledger: Ledger::default(),
-        };
+        let share = LeaseControllers::new(settings.controllers, watch::channel(Some(Fence::default())).1, None);
         let manage = Manage {
             clients: Clients::from(server.client()),
             settings,
             shares: vec![share],
             metrics: ControllerMetrics::register(&mut registry),
             health: Health::register(&mut registry, Vec::new(), watch::channel(None).1, beats.clone()),
+            explainer: Explainer::default(),
             claims,
             stop: stop.clone(),
         };

@@ -55,7 +55,9 @@ fn waiting() -> Value {
 
 #[test]
 fn a_service_that_waits() {
-    check(&waiting(), expect![[r#"
+    check(
+        &waiting(),
+        expect![[r#"
         Service shop/web: failed, next run in 42s
           owner       sim: the Service has no class, and sim is the default provider
           provider    sim: simcloud 1.2.3; nodes: 3
@@ -72,7 +74,8 @@ fn a_service_that_waits() {
             POST https://api.example.com/v1/lbs: 403, 20ms
             GET (an invalid URL): malformed, 0ms
           load-balancers.ensure   80s   Ok        12.3s   650    0          sim        sha256:010101010101
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -90,7 +93,9 @@ fn a_service_that_is_up_to_date() {
     });
     document["lastOutcome"] = json!({ "agoMs": 200_000, "provider": "sim", "step": "Ensure", "code": "Ok" });
     document["calls"] = json!([]);
-    check(&document, expect![[r#"
+    check(
+        &document,
+        expect![[r#"
         Service shop/web: up to date
           owner       sim: the Service has no class, and sim is the default provider
           provider    sim: simcloud 1.2.3; nodes: 3
@@ -101,7 +106,8 @@ fn a_service_that_is_up_to_date() {
           last run    3m ago, Ensure by sim: Ok
 
           No call about this Service since the manager started, or newer calls of others took its place.
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -138,7 +144,9 @@ fn a_deleted_service_in_work_whose_provider_has_no_release() {
         "explanation": "a run is in progress",
     });
     document["lastOutcome"] = Value::Null;
-    check(&document, expect![[r#"
+    check(
+        &document,
+        expect![[r#"
         Service shop/web: deleted, a run is in progress
           owner       none: the Service is deleted
           provider    sim: no release serves, so each call fails with NotServing; its nodes are not decided
@@ -154,5 +162,6 @@ fn a_deleted_service_in_work_whose_provider_has_no_release() {
             POST https://api.example.com/v1/lbs: 403, 20ms
             GET (an invalid URL): malformed, 0ms
           load-balancers.ensure   80s   Ok        12.3s   650    0          sim        sha256:010101010101
-    "#]]);
+    "#]],
+    );
 }

@@ -52,6 +52,7 @@ fn use_udp(service: &mut Service) {
 
 impl Kind for Network {
     const TYPE: Option<&'static str> = Some("nlb");
+    const DIFFERENCES: &'static [Difference] = &[OTHER_PROTOCOL];
 
     fn changes() -> Vec<Change> {
         let mut changes = common();
@@ -142,7 +143,7 @@ impl Kind for Network {
 impl Kind for Managed {
     const TYPE: Option<&'static str> = Network::TYPE;
     const CONFIG: &'static str = "NLBSecurityGroupMode = Managed";
-    const DIFFERENCES: &'static [Difference] = &TLS_RULES;
+    const DIFFERENCES: &'static [Difference] = &[TLS_RULES[0], TLS_RULES[1], OTHER_PROTOCOL];
 
     fn changes() -> Vec<Change> {
         Network::changes()
@@ -298,6 +299,19 @@ const TLS_RULES: [Difference; 2] = [
 
 const TLS_REASON: &str =
     "Amazon's provider asks for a rule with the protocol `tls`, which EC2 does not have; the component asks for TCP";
+
+/// What Amazon's provider cannot do with a Network Load Balancer.
+const OTHER_PROTOCOL: Difference = Difference {
+    cases: &[
+        "change to UDP",
+        "change to an encrypted port",
+        "change to another policy of encrypted ports",
+        "change to traffic that is encrypted twice",
+    ],
+    lines: &[],
+    reason: "Amazon's provider creates the listener or the target group of another protocol before it deletes the \
+             former one, and AWS refuses a second one with the same port or name; the component replaces it",
+};
 
 /// What Classic Load Balancers have in another way.
 const LOWER_CASE: Difference = Difference {
