@@ -206,7 +206,7 @@ async fn a_service_is_explained_or_a_status_says_why_not() {
     // The path that is authorized is the path that the client sent.
     assert_eq!(ask("/services/default/we%62").await.0, 200);
     let (_, asked) = api.asked.lock().unwrap().last().unwrap().clone();
-    assert_eq!(asked["nonResourceAttributes"]["path"], "/services/default/we%62");
+    assert_eq!(asked["spec"]["nonResourceAttributes"]["path"], "/services/default/we%62");
 }
 
 #[rstest]
