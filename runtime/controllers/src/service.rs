@@ -11,8 +11,8 @@
 //!    answer, and `service/outcome.rs` (pure) turns the outcome into the next ledger entry. After a
 //!    question, and between the deletion of a load balancer and the removal of the finalizer, the
 //!    turn goes on at 1.
-//! 4. report: Events and the outcome, `report.rs`; `explain.rs` tells people the plan. The next run:
-//!    `backoff.rs` after a failure, otherwise `service/plan.rs` on the new state.
+//! 4. report: Events and the outcome, `report.rs`; `explain.rs` tells people the plan. The next
+//!    run: `backoff.rs` after a failure, otherwise `service/plan.rs` on the new state.
 
 mod apply;
 pub(crate) mod drift;
