@@ -158,6 +158,10 @@ async fn a_release_has_all_parts_and_each_way_to_verify_it_accepts_it_and_no_oth
     checkout.verify(&release).map(drop)
 }
 
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name)?.as_str()
+}
+
 /// The files, and that the provenance has the checksum of each and the commit.
 fn has_all_parts(checkout: &Checkout, release: &Path) -> Result<()> {
     let version = &checkout.version;
@@ -175,8 +179,9 @@ fn has_all_parts(checkout: &Checkout, release: &Path) -> Result<()> {
     run(installed("bin/helm")?, &["lint", &release.join(chart).display().to_string()])?;
 
     let provenance = json(release.join("provenance.json"))?;
-    let subjects = provenance["subject"].as_array().context("no subject")?;
-    let subjects = subjects.iter().filter_map(|s| Some((s.pointer("/digest/sha256")?.as_str()?, s["name"].as_str()?)));
+    let subjects = provenance.get("subject").and_then(Value::as_array).context("no subject")?;
+    let subjects =
+        subjects.iter().filter_map(|s| Some((s.pointer("/digest/sha256")?.as_str()?, s.get("name")?.as_str()?)));
     let subjects: BTreeSet<(&str, &str)> = subjects.collect();
     let others: BTreeSet<(&str, &str)> = sums.into_iter().filter(|(_, name)| *name != "provenance.json").collect();
     ensure!(subjects == others, "{subjects:#?}");
@@ -201,14 +206,14 @@ fn names_its_dependencies(release: &Path) -> Result<()> {
         ("incus.wasm".to_owned(), "pkg:cargo/serde_json@"),
     ] {
         let spdx = json(release.join(format!("{part}.spdx.json")))?;
-        ensure!(spdx["spdxVersion"] == "SPDX-2.3", "{part}: {}", spdx["spdxVersion"]);
-        let packages = spdx["packages"].as_array().context("no packages")?;
+        ensure!(text(&spdx, "spdxVersion") == Some("SPDX-2.3"), "{part}: another format: {spdx:#}");
+        let packages = spdx.get("packages").and_then(Value::as_array).context("no packages")?;
         let locators = packages.iter().filter_map(|package| package.pointer("/externalRefs/0/referenceLocator"));
         ensure!(locators.filter_map(Value::as_str).any(|found| found.starts_with(purl)), "{part}: SPDX lacks {purl}");
         let bom = json(release.join(format!("{part}.cdx.json")))?;
-        ensure!(bom["bomFormat"] == "CycloneDX", "{part}: {}", bom["bomFormat"]);
-        let components = bom["components"].as_array().context("no components")?;
-        let mut purls = components.iter().filter_map(|component| component["purl"].as_str());
+        ensure!(text(&bom, "bomFormat") == Some("CycloneDX"), "{part}: another format: {bom:#}");
+        let components = bom.get("components").and_then(Value::as_array).context("no components")?;
+        let mut purls = components.iter().filter_map(|component| text(component, "purl"));
         ensure!(purls.any(|found| found.starts_with(purl)), "{part}: CycloneDX lacks {purl}");
     }
     Ok(())
@@ -243,11 +248,11 @@ async fn copy(registry: &Registry, layout: &Path, tag: &str) -> Result<()> {
         registry.put_blob(&fs::read(entry?.path())?).await?;
     }
     let mut index = json(layout.join("index.json"))?;
-    let listed = index["manifests"].as_array_mut().context("no manifests")?;
+    let listed = index.get_mut("manifests").and_then(Value::as_array_mut).context("no manifests")?;
     let mut artifact = None;
     for entry in &*listed {
-        let kind = entry["mediaType"].as_str().context("no media type")?;
-        let digest = entry["digest"].as_str().context("no digest")?;
+        let kind = text(entry, "mediaType").context("no media type")?;
+        let digest = text(entry, "digest").context("no digest")?;
         let hex = digest.strip_prefix("sha256:").context("no SHA-256")?;
         let is_tagged =
             entry.pointer("/annotations/org.opencontainers.image.ref.name").and_then(Value::as_str) == Some(tag);
