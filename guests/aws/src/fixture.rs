@@ -83,7 +83,7 @@ impl FakeAws {
         self.answer_once(action, 400, error_document(code, "no"));
     }
 
-    /// Gives the next call of this action this status and this body, as the cloud or a gateway in front of it would.
+    /// Gives the next call of this action this status and this body: AWS or a gateway answers.
     pub(crate) fn answer_once(&self, action: &'static str, status: u16, body: String) {
         self.answers.borrow_mut().push((action, status, body));
     }

@@ -47,7 +47,7 @@ pub(crate) struct Fake {
 type Prepared = (&'static str, String, u16, String);
 
 impl Fake {
-    /// Gives the next such request this status and this body, as the cloud or a gateway in front of it would.
+    /// Gives the next such request this status and this body: the API or a gateway answers.
     pub(crate) fn answer_once(&self, method: &'static str, path: &str, status: u16, body: &str) {
         self.answers.borrow_mut().push((method, path.to_owned(), status, body.to_owned()));
     }

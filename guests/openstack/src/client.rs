@@ -92,7 +92,7 @@ impl Call {
         values.into_iter().fold(self, |call, value| call.query(key, value))
     }
 
-    /// What the call is about where its path does not say it: kind and name of a new object.
+    /// The kind and the name of a new object: the path of the call does not name the object.
     fn subject(&self) -> Option<String> {
         let (kind, object) = self.body.as_ref().filter(|_| self.method == "POST")?.as_object()?.iter().next()?;
         // A rule has no name of its own, but a group.

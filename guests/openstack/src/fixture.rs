@@ -124,7 +124,7 @@ struct Prepared {
 }
 
 impl Fake {
-    /// Gives the next such call this status and this body, as the cloud or a gateway in front of it would.
+    /// Gives the next such call this status and this body: the service or a gateway answers.
     pub(crate) fn answer_once(&self, method: &'static str, path: &str, status: u16, body: &str) {
         let media_type = if body.starts_with('<') { "text/html" } else { "application/json" };
         let (path, body) = (path.to_owned(), body.to_owned());

@@ -1,5 +1,5 @@
 //! What the user reads when AWS refuses a call, or when something else answers: the object, what
-//! the answer says, and what to do.
+//! was said, and what to do.
 
 use expect_test::expect;
 use skysail_guest_sdk::{Detail, Error, NewRoute, Node, NodeSet, Result, Retry, instances::Turn};

@@ -1,6 +1,6 @@
 //! What the user reads when OpenStack refuses a request, or when something else answers: the
-//! object, what the answer says, and what to do. The bodies are in the forms of Keystone, Nova,
-//! Neutron, Octavia and Barbican.
+//! object, what was said, and what to do. The bodies are in the forms of Keystone, Nova, Neutron
+//! and Octavia.
 
 use expect_test::expect;
 use serde_json::json;
