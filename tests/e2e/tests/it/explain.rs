@@ -21,10 +21,10 @@ const NODE_PORT: u16 = 30_080;
 async fn the_leader_explains_a_service_with_its_calls_and_a_replica_names_the_leader() -> Result<()> {
     let Site { cloud, server, client } = Site::start(&["a"]).await?;
     let (file, kubeconfig, simcloud) = (cloud.provider_file(), server.kubeconfig(), component("simcloud")?);
-    let mut leader = Manager::start_with(&[], &kubeconfig, &simcloud, &file, &[cloud.token()]).await?;
+    let leader = Manager::start_with(&[], &kubeconfig, &simcloud, &file, &[cloud.token()]).await?;
     create_service(&client, "web", 8080, NODE_PORT).await?;
     eventually("the Service gets an address", 60, || address_of(&client, "web")).await?;
-    let mut replica = Manager::start_with(&[], &kubeconfig, &simcloud, &file, &[cloud.token()]).await?;
+    let replica = Manager::start_with(&[], &kubeconfig, &simcloud, &file, &[cloud.token()]).await?;
 
     let folder = TempDir::new()?;
     let token = folder.path().join("token");
@@ -56,7 +56,7 @@ async fn the_leader_explains_a_service_with_its_calls_and_a_replica_names_the_le
         let Err(error) = ask(manager, arguments) else { anyhow::bail!("{arguments:?} succeeds") };
         ensure!(error.to_string().contains(said), "{error}");
     }
-    for manager in [&mut replica, &mut leader] {
+    for manager in [replica, leader] {
         let status = manager.end().await?;
         ensure!(status.success(), "a manager ended with {status}");
     }
