@@ -77,5 +77,6 @@ test("a refused module leaves no file, and the usage is printed", () => {
   assert.match(run().stderr, /usage: skysail-componentize-js \[--bundle FILE\] PROVIDER OUT/);
   assert.equal(run("--no-such-option").status, 2);
   assert.match(run("--help").stdout, /exports the interfaces of the provider/);
-  assert.equal(run("--version").stdout, "0.1.0\n");
+  const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
+  assert.equal(run("--version").stdout, `${version}\n`);
 });
