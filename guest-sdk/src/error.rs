@@ -31,6 +31,23 @@ impl Error {
         }
     }
 
+    /// The name of the case in the contract (`not-found`, `retry-after`, …), or the other code.
+    #[must_use]
+    pub const fn code(&self) -> &str {
+        match self {
+            Self::NotFound(_) => "not-found",
+            Self::ImplementedElsewhere(_) => "implemented-elsewhere",
+            Self::Unsupported(_) => "unsupported",
+            Self::Invalid(_) => "invalid",
+            Self::Denied(_) => "denied",
+            Self::Exhausted(_) => "exhausted",
+            Self::Unavailable(_) => "unavailable",
+            Self::Internal(_) => "internal",
+            Self::RetryAfter(_) => "retry-after",
+            Self::Other((code, _)) => code.as_str(),
+        }
+    }
+
     /// The same case, with the attempted action before the message:
     /// `cannot list servers: 503 Service Unavailable`.
     #[must_use]
@@ -124,7 +141,7 @@ mod tests {
     #[test]
     fn context_keeps_the_reaction() {
         let error = Error::retry_after(Duration::from_secs(2), "busy").context("cannot create an address");
-        assert_eq!(error.message(), "cannot create an address: busy");
+        assert_eq!((error.code(), error.message()), ("retry-after", "cannot create an address: busy"));
         assert!(matches!(error, Error::RetryAfter(retry) if retry.after_ms == 2_000));
     }
 

@@ -1,5 +1,7 @@
 //! Constructors for the answers of `identity` and `instances`.
 
+use std::fmt;
+
 use crate::{Info, Instance, Problem, Severity};
 
 /// Key of [`Info::extra`].
@@ -61,5 +63,14 @@ impl Problem {
     #[must_use]
     pub fn warning(line: u32, key: &str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, line, key: key.to_owned(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    /// `line 4, Global.VPC: …`, or `warning, line 4, Global.VPC: …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { severity, line, key, message } = self;
+        let warning = if *severity == Severity::Fatal { "" } else { "warning, " };
+        write!(f, "{warning}line {line}, {key}: {message}")
     }
 }

@@ -1,7 +1,7 @@
 //! Which cloud-configs are accepted, and what they mean.
 
 use expect_test::expect;
-use skysail_guest_sdk::{Problem, Severity, config::Ini};
+use skysail_guest_sdk::config::Ini;
 
 use super::{Endpoint, Family, Settings, parse};
 use crate::fixture::CONFIG;
@@ -128,10 +128,7 @@ fn with(key: &str, lines: &str) -> String {
 }
 
 fn said(text: &str) -> String {
-    let problem = |Problem { severity, line, key, message }: Problem| {
-        format!("{} {line}, {key}: {message}\n", if severity == Severity::Fatal { "line" } else { "warning, line" })
-    };
-    parse(text).problems().into_iter().map(problem).collect()
+    parse(text).problems().into_iter().map(|problem| format!("{problem}\n")).collect()
 }
 
 /// What the user reads about each key.

@@ -1,7 +1,7 @@
 //! The cloud-config: its keys, its defaults and its faults.
 
 use expect_test::expect;
-use skysail_guest_sdk::{IpFamily, Problem, Severity, config::Ini};
+use skysail_guest_sdk::{IpFamily, Severity, config::Ini};
 
 use super::{Labels, parse};
 
@@ -92,10 +92,7 @@ const OF_ALL: [(&str, &str); 8] = [
 ];
 
 fn said(text: &str) -> String {
-    let problem = |Problem { severity, line, key, message }: Problem| {
-        format!("{} {line}, {key}: {message}\n", if severity == Severity::Fatal { "line" } else { "warning, line" })
-    };
-    parse(text).problems().into_iter().map(problem).collect()
+    parse(text).problems().into_iter().map(|problem| format!("{problem}\n")).collect()
 }
 
 /// What the user reads about each key.

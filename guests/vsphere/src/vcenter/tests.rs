@@ -5,7 +5,7 @@
 //! unknown.
 
 use expect_test::expect;
-use skysail_guest_sdk::{Detail, Error, Result, Retry, http::Response, instances::Turn};
+use skysail_guest_sdk::{Detail, Result, http::Response, instances::Turn};
 
 use super::{check_kind, datacenter_in, judge_tagging, readable};
 use crate::{
@@ -19,20 +19,10 @@ use crate::{
 
 const ORIGIN: &str = "https://vcenter.example.com";
 
-/// Kind and text of an error.
+/// Code and text of an error.
 fn read<T: std::fmt::Debug>(result: Result<T>) -> String {
     let error = result.unwrap_err();
-    let kind = match &error {
-        Error::Denied(_) => "denied",
-        Error::Invalid(_) => "invalid",
-        Error::Exhausted(_) => "exhausted",
-        Error::Unavailable(_) => "unavailable",
-        Error::NotFound(_) => "not-found",
-        Error::Internal(_) => "internal",
-        Error::RetryAfter(Retry { .. }) => "retry-after",
-        other => panic!("{other:?}"),
-    };
-    format!("{kind}: {}\n", error.message())
+    format!("{}: {}\n", error.code(), error.message())
 }
 
 /// The answer of vCenter, whose fault has this type and this text.

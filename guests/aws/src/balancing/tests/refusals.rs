@@ -2,7 +2,7 @@
 //! was said, and what to do.
 
 use expect_test::expect;
-use skysail_guest_sdk::{Detail, Error, NewRoute, Node, NodeSet, Result, Retry, instances::Turn};
+use skysail_guest_sdk::{Detail, NewRoute, Node, NodeSet, Result, instances::Turn};
 
 use super::World;
 use crate::{
@@ -10,20 +10,10 @@ use crate::{
     inventory, machines, routes,
 };
 
-/// Kind and text of an error.
+/// Code and text of an error.
 fn read<T: std::fmt::Debug>(result: Result<T>) -> String {
     let error = result.unwrap_err();
-    let kind = match &error {
-        Error::Denied(_) => "denied",
-        Error::Invalid(_) => "invalid",
-        Error::Exhausted(_) => "exhausted",
-        Error::Unavailable(_) => "unavailable",
-        Error::NotFound(_) => "not-found",
-        Error::Internal(_) => "internal",
-        Error::RetryAfter(Retry { .. }) => "retry-after",
-        other => panic!("{other:?}"),
-    };
-    format!("{kind}: {}\n", error.message())
+    format!("{}: {}\n", error.code(), error.message())
 }
 
 fn web(kind: &str) -> skysail_guest_sdk::Service {

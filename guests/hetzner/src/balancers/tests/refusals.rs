@@ -3,7 +3,7 @@
 
 use expect_test::expect;
 use serde_json::json;
-use skysail_guest_sdk::{AddressKind, Error, NewRoute, NodeAddress, Result, Retry, instances::By};
+use skysail_guest_sdk::{AddressKind, NewRoute, NodeAddress, Result, instances::By};
 
 use crate::{
     fixture::{Scene, settled},
@@ -12,20 +12,10 @@ use crate::{
 
 const BALANCERS: &str = "/load_balancers";
 
-/// Kind and text of an error, without the IDs of the fixture.
+/// Code and text of an error, without the IDs of the fixture.
 fn read<T: std::fmt::Debug>(result: Result<T>) -> String {
     let error = result.unwrap_err();
-    let kind = match &error {
-        Error::Denied(_) => "denied",
-        Error::Invalid(_) => "invalid",
-        Error::Exhausted(_) => "exhausted",
-        Error::Unavailable(_) => "unavailable",
-        Error::NotFound(_) => "not-found",
-        Error::Internal(_) => "internal",
-        Error::RetryAfter(Retry { .. }) => "retry-after",
-        other => panic!("{other:?}"),
-    };
-    format!("{kind}: {}\n", error.message())
+    format!("{}: {}\n", error.code(), error.message())
 }
 
 fn said(code: &str, message: &str) -> String {

@@ -4,7 +4,7 @@
 
 use expect_test::expect;
 use serde_json::json;
-use skysail_guest_sdk::{AddressKind, Detail, Error, NewRoute, NodeAddress, Result, Retry, instances::Turn};
+use skysail_guest_sdk::{AddressKind, Detail, NewRoute, NodeAddress, Result, instances::Turn};
 
 use super::World;
 use crate::{
@@ -14,21 +14,10 @@ use crate::{
     settings::Api,
 };
 
-/// Kind and text of an error.
+/// Code and text of an error.
 fn read<T: std::fmt::Debug>(result: Result<T>) -> String {
     let error = result.unwrap_err();
-    let kind = match &error {
-        Error::Denied(_) => "denied",
-        Error::Invalid(_) => "invalid",
-        Error::Exhausted(_) => "exhausted",
-        Error::Unavailable(_) => "unavailable",
-        Error::Unsupported(_) => "unsupported",
-        Error::NotFound(_) => "not-found",
-        Error::Internal(_) => "internal",
-        Error::RetryAfter(Retry { .. }) => "retry-after",
-        other => panic!("{other:?}"),
-    };
-    format!("{kind}: {}\n", error.message())
+    format!("{}: {}\n", error.code(), error.message())
 }
 
 /// What `ensure` of a new load balancer says if one request gets this answer.

@@ -1,7 +1,7 @@
 //! What the user reads about a wrong value of each key.
 
 use expect_test::expect;
-use skysail_guest_sdk::{Problem, Severity, config::Ini};
+use skysail_guest_sdk::config::Ini;
 
 use super::GOOD;
 use crate::settings::{parse, read};
@@ -115,10 +115,7 @@ fn with(key: &str, lines: &str) -> String {
 }
 
 fn said(text: &str) -> String {
-    let problem = |Problem { severity, line, key, message }: Problem| {
-        format!("{} {line}, {key}: {message}\n", if severity == Severity::Fatal { "line" } else { "warning, line" })
-    };
-    parse(text).problems().into_iter().map(problem).collect()
+    parse(text).problems().into_iter().map(|problem| format!("{problem}\n")).collect()
 }
 
 fn lines_of(key: &str) -> &'static str {
