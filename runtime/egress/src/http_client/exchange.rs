@@ -4,7 +4,7 @@
 //! Must not check requests; the parent module has checked them.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, header, response::Parts};
+use http::{HeaderMap, Request, header, response::Parts, uri::Authority};
 use http_body_util::Full;
 use rustls::{AlertDescription, CertificateError as Wrong};
 use skysail_provider::{Limit, LimitHit, text::with_causes};
@@ -38,9 +38,9 @@ impl Exchange<'_> {
     /// Sends the request and reads the answer.
     pub(super) async fn run(self, request: Request<Full<Bytes>>) -> Result<HttpResponse, Failure> {
         let counted = self.budget.clone();
-        let peer = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+        let peer = request.uri().authority().cloned();
         let answer = self.client.send(request, move |bytes| counted.add_received(bytes)).await;
-        let mut answer = answer.map_err(|error| self.classify(&error, &peer))?;
+        let mut answer = answer.map_err(|error| self.classify(&error, peer.as_ref()))?;
         let status = answer.head.status.as_u16();
         if status < 200 {
             return Err(interrupted(format!("the peer answered {status}, which the request did not ask for")));
@@ -51,12 +51,12 @@ impl Exchange<'_> {
             check_whole(status, &answer.head.headers)?;
             check_charset(&answer.head.headers)?;
         }
-        let body = self.read_body(&mut answer, &peer).await?;
+        let body = self.read_body(&mut answer, peer.as_ref()).await?;
         for_guest(answer.head, body, self.redaction, self.redactions).await
     }
 
     /// Reads the body in pieces; stops at the bound.
-    async fn read_body(&self, answer: &mut StreamingResponse, peer: &str) -> Result<Bytes, Failure> {
+    async fn read_body(&self, answer: &mut StreamingResponse, peer: Option<&Authority>) -> Result<Bytes, Failure> {
         let max = self.budget.limits().response_bytes_max;
         let too_large = |size, used| {
             Failure::with_limit(FailureKind::TooLarge(size), LimitHit { limit: Limit::HttpResponseBytes, used, max })
@@ -147,7 +147,7 @@ fn check_charset(received: &HeaderMap) -> Result<(), Failure> {
 
 impl Exchange<'_> {
     /// Maps an error of the transport to a failure of the contract. `peer` is host and port.
-    fn classify(&self, error: &TransportError, peer: &str) -> Failure {
+    fn classify(&self, error: &TransportError, peer: Option<&Authority>) -> Failure {
         let max = u64::from(self.budget.limits().headers_max);
         let too_many_headers = || {
             let hit = LimitHit { limit: Limit::HttpHeaders, used: max.saturating_add(1), max };
@@ -179,6 +179,7 @@ impl Exchange<'_> {
         };
         let mut text = with_causes(error);
         if let (FailureKind::Tls, Some(tls)) = (kind, tls) {
+            let peer = peer.map_or("", Authority::as_str);
             text = format!("{peer}: {text}{}", tls_remedy(tls));
         }
         Failure::new(kind, self.redaction.now().text(&text))
