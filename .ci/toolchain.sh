@@ -15,6 +15,9 @@ cosign_wanted=3.1.3
 prometheus_operator_wanted=0.85.0
 tools=$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools
 
+# The version of the workspace: that of the program, the components and the chart.
+workspace_version() { sed -n '/^\[workspace.package\]/,/^version/s/^version = "\(.*\)"/\1/p' Cargo.toml; }
+
 # at_least HAVE WANTED
 at_least() { [ -n "$1" ] && printf '%s\n%s\n' "$2" "$1" | sort -V -C; }
 
