@@ -29,10 +29,11 @@
 mod flag;
 mod ini;
 mod name;
+mod url;
 
 use serde::de::DeserializeOwned;
 
-pub use self::{flag::Flag, ini::Ini, name::Name};
+pub use self::{flag::Flag, ini::Ini, name::Name, url::Url};
 use crate::{Error, Problem, Result, Severity, bindings::imports::skysail::provider::config, native::host_only};
 
 /// The text that `check-config` accepted; empty where the operator set none.

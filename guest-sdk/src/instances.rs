@@ -35,16 +35,34 @@ impl Turn {
         Self(number)
     }
 
-    /// Orders the nodes: the first `max` ones have the turn. A node that comes or goes meanwhile
-    /// changes the first ones by one at most.
-    pub fn order<T>(self, nodes: &mut [T], max: usize, name: impl Fn(&T) -> &str) {
+    /// The nodes that have the turn, `max` of them, and the others. A node that comes or goes
+    /// meanwhile changes one of the first at most.
+    pub fn split<T>(
+        self,
+        nodes: impl IntoIterator<Item = T>,
+        max: usize,
+        name: impl Fn(&T) -> &str,
+    ) -> (Vec<T>, Vec<T>) {
+        let mut nodes: Vec<T> = nodes.into_iter().collect();
         nodes.sort_by(|one, other| name(one).cmp(name(other)));
         if nodes.len() > max {
             // Each turn begins at another point of the circle of hashes, far from those before.
             let begin = self.0.wrapping_mul(GOLDEN_RATIO);
             nodes.sort_by_key(|node| hash(name(node)).wrapping_sub(begin));
         }
+        let later = nodes.split_off(max.min(nodes.len()));
+        (nodes, later)
     }
+}
+
+/// The answer for a node that does not have the turn. `list` is what was asked, such as `the list
+/// of servers`, and `machine` the ID or the name.
+#[must_use]
+pub fn not_yet_looked_up(list: &str, machine: &str) -> Error {
+    Error::Unavailable(format!(
+        "{list} lacks {machine} and other machines, which are looked up first, a few with each call; a later call looks up \
+         this one"
+    ))
 }
 
 /// 2^64 divided by the golden ratio: multiples of it, modulo 2^64, are spread evenly.
@@ -98,15 +116,10 @@ pub enum By<'a> {
 /// [`CONFIRMED_MAX`] that the list lacks.
 #[must_use]
 pub fn describe<M: Machine>(scheme: &str, machines: &[M], nodes: &NodeSet) -> Vec<Result<Instance>> {
-    describe_in(Turn::now, scheme, machines, nodes)
+    describe_in(Turn::now(), scheme, machines, nodes)
 }
 
-fn describe_in<M: Machine>(
-    turn: impl FnOnce() -> Turn,
-    scheme: &str,
-    machines: &[M],
-    nodes: &NodeSet,
-) -> Vec<Result<Instance>> {
+fn describe_in<M: Machine>(turn: Turn, scheme: &str, machines: &[M], nodes: &NodeSet) -> Vec<Result<Instance>> {
     let ids: HashMap<_, _> = machines.iter().map(|machine| (machine.id(), machine)).collect();
     let names: HashMap<_, _> = machines.iter().map(|machine| (machine.name(), machine)).collect();
     let columns: Vec<_> = nodes.names().into_iter().zip(nodes.provider_ids()).collect();
@@ -117,11 +130,8 @@ fn describe_in<M: Machine>(
     };
     let lacks = |key: &Result<By<'_>>| key.as_ref().is_ok_and(|by| listed(*by).is_none());
     let lacking = keys.iter().zip(&columns).enumerate().filter(|(_, (key, _))| lacks(key));
-    let mut lacking: Vec<_> = lacking.map(|(place, (_, (name, _)))| (place, name)).collect();
-    if lacking.len() > CONFIRMED_MAX {
-        turn().order(&mut lacking, CONFIRMED_MAX, |(_, name)| name);
-        lacking.truncate(CONFIRMED_MAX);
-    }
+    let (lacking, _) =
+        turn.split(lacking.map(|(place, (_, (name, _)))| (place, name)), CONFIRMED_MAX, |(_, name)| name);
     let have_the_turn: HashSet<usize> = lacking.into_iter().map(|(place, _)| place).collect();
     let nodes = keys.into_iter().zip(&columns).enumerate();
     let instances = nodes.map(|(place, (key, (name, _)))| {
@@ -129,10 +139,7 @@ fn describe_in<M: Machine>(
         match listed(by) {
             Some(machine) => Ok(machine.instance()),
             None if have_the_turn.contains(&place) => M::look_up(by).map(|machine| machine.instance()),
-            None => Err(Error::Unavailable(format!(
-                "the cloud's list lacks the machine of node {name} and those of other nodes, of which {CONFIRMED_MAX} \
-                 are looked up first; a later call looks up this one"
-            ))),
+            None => Err(not_yet_looked_up("the cloud's list", &format!("the machine of node {name}"))),
         }
     });
     instances.collect()
@@ -212,7 +219,7 @@ mod tests {
         let nodes = NodeSet::of((0..100).rev().map(|n| node(&format!("node-{n:03}"), None)).collect());
         let mut seen = BTreeSet::new();
         for turn in 7..37 {
-            let answers = describe_in::<Server>(|| Turn::of(turn), "example", &[], &nodes);
+            let answers = describe_in::<Server>(Turn::of(turn), "example", &[], &nodes);
             let gone = |answer: &Result<Instance>| matches!(answer, Err(Error::NotFound(_)));
             assert!(answers.iter().all(|answer| gone(answer) || matches!(answer, Err(Error::Unavailable(_)))));
             let gone: Vec<_> = (0..100).filter(|place| answers.get(*place).is_some_and(gone)).collect();
@@ -229,14 +236,16 @@ mod tests {
             let names: Vec<String> = (0..count).map(|n| format!("node-{n:03}")).collect();
             let mut first = BTreeSet::new();
             for turn in u64::MAX - 200..=u64::MAX {
-                let mut ordered: Vec<&str> = names.iter().rev().map(String::as_str).collect();
-                Turn::of(turn).order(&mut ordered, max, |name| name);
-                first.extend(ordered.iter().take(max).map(|name| (*name).to_owned()));
+                let nodes = names.iter().rev().map(String::as_str);
+                let (mut all, later) = Turn::of(turn).split(nodes, max, |name| name);
+                first.extend(all.iter().map(|name| (*name).to_owned()));
                 if count <= max {
-                    assert_eq!(ordered, names);
+                    assert_eq!((&all, later.len()), (&names.iter().map(String::as_str).collect(), 0));
                 }
-                ordered.sort_unstable();
-                assert_eq!(ordered, names);
+                assert_eq!(all.len(), count.min(max));
+                all.extend(later);
+                all.sort_unstable();
+                assert_eq!(all, names);
             }
             assert_eq!(first.len(), if max == 0 { 0 } else { count }, "{count} of which {max}");
         }
@@ -247,10 +256,8 @@ mod tests {
     fn a_node_that_goes_changes_the_turn_of_the_others_little() {
         let names: Vec<String> = (0..100).map(|n| format!("node-{n:03}")).collect();
         let first = |without: usize| {
-            let mut ordered: Vec<&str> = names.iter().map(String::as_str).collect();
-            ordered.remove(without);
-            Turn::of(3_000_000).order(&mut ordered, 20, |name| name);
-            ordered.into_iter().take(20).map(str::to_owned).collect::<BTreeSet<_>>()
+            let nodes = names.iter().enumerate().filter(|(at, _)| *at != without).map(|(_, name)| name.as_str());
+            Turn::of(3_000_000).split(nodes, 20, |name| name).0.into_iter().collect::<BTreeSet<_>>()
         };
         let before = first(99);
         assert!((0..99).all(|without| first(without).intersection(&before).count() >= 18));

@@ -60,6 +60,7 @@ pub mod paging;
 pub mod panics;
 pub mod provider_id;
 mod service;
+pub mod text;
 pub mod xml;
 
 pub use self::{

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     Error, Result,
     bindings::imports::skysail::provider::http::{Failure, Response as RawResponse},
+    text::cut,
 };
 
 /// Longest part of an error's body that is quoted, in bytes: the host cuts messages at 900.
@@ -163,8 +164,7 @@ impl Response {
             ["message", "detail", "title", "faultstring", "error"].iter().find_map(|key| error.get(key)?.as_str());
         let text = member.or(error.as_str()).map(str::to_owned);
         let text = text.unwrap_or_else(|| String::from_utf8_lossy(&self.body).trim().to_owned());
-        let cut = text.floor_char_boundary(DETAIL_BYTES_MAX);
-        format!("{}{}", text.get(..cut).unwrap_or_default(), if cut < text.len() { "…" } else { "" })
+        cut(&text, DETAIL_BYTES_MAX)
     }
 }
 

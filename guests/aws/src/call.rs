@@ -1,7 +1,5 @@
 //! A call of an API in the form of Amazon's query protocol: an action and named parameters.
 
-use skysail_guest_sdk::http::percent_encode;
-
 /// An API; each has a version of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
@@ -113,20 +111,6 @@ impl Call {
         let parameters = self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         [("Action", self.action), ("Version", version)].into_iter().chain(parameters)
     }
-
-    /// The form as a body. A blank is `+`, as in the bodies of Amazon's own clients.
-    pub(crate) fn body(&self) -> Vec<u8> {
-        let mut body = String::new();
-        for (name, value) in self.form() {
-            if !body.is_empty() {
-                body.push('&');
-            }
-            percent_encode(&mut body, name);
-            body.push('=');
-            percent_encode(&mut body, value);
-        }
-        body.replace("%20", "+").into_bytes()
-    }
 }
 
 #[cfg(test)]
@@ -162,7 +146,5 @@ mod tests {
             "Action=AddTags&Version=2015-12-01&ResourceArns.member.1=arn:1&Tags.member.1.Key=a&Tags.member.1.Value=b"
         );
         assert!(form(&Call::elb("DescribeTags")).ends_with("Version=2012-06-01"));
-        let body = Call::elb("A").set("b.c", "d e&f+(g)%20").body();
-        assert_eq!(body, b"Action=A&Version=2012-06-01&b.c=d+e%26f%2B%28g%29%2520");
     }
 }

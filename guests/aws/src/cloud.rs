@@ -26,9 +26,6 @@ const SPARE: usize = 8;
 /// The next call continues at once; the host waits no shorter than this.
 const CONTINUE_AFTER: Duration = Duration::from_secs(1);
 
-/// The media type of a call.
-const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
-
 /// What this provider needs of the world.
 pub(crate) trait Cloud {
     /// Sends all calls, in parallel; one answer for each, in order.
@@ -223,7 +220,7 @@ impl Cloud for Aws<'_> {
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Answer, Fault>> {
         self.sent.set(self.sent.get() + calls.len());
         // AWS answers in JSON to a request that accepts JSON.
-        let request = |call: &Call| self.api(call.service).root("POST").accept("text/xml").body(FORM, call.body());
+        let request = |call: &Call| self.api(call.service).root("POST").accept("text/xml").form(call.form());
         let responses = send_all_any(calls.iter().map(request).collect());
         calls.iter().zip(responses).map(|(call, response)| Answer::of(call, response)).collect()
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use skysail_guest_sdk::{
     Error, Result,
     http::Response,
+    text::cut,
     xml::{self, reader::Reader},
 };
 
@@ -33,14 +34,14 @@ impl Fault {
         match Said::of(body, action, *status) {
             Said::Answer => None,
             Said::Fault { code, message } => {
-                let text = response.message(&format!("{code}: {}", cut(&message)));
+                let text = response.message(&format!("{code}: {}", short(&message)));
                 // Elastic Load Balancing has one code for several faults of a subnet.
                 let is_full = code == "InvalidSubnet" && message.contains("Not enough IP space");
                 let error = meaning(if is_full { FULL_SUBNET } else { &code }, wait, *status, text);
                 Some(Self { error, code })
             }
             Said::Nothing => {
-                let message = response.message(&cut(&String::from_utf8_lossy(body)));
+                let message = response.message(&short(&String::from_utf8_lossy(body)));
                 Some(Self { code: String::new(), error: of_gateway(*status, wait, message) })
             }
         }
@@ -250,10 +251,9 @@ fn reaction(code: &str, wait: Option<Duration>, status: u16, message: String) ->
     if code.is_empty() { Error::Internal(message) } else { Error::Invalid(message) }
 }
 
-fn cut(text: &str) -> String {
-    let text = text.trim().trim_end_matches('.');
-    let end = text.floor_char_boundary(SAID_BYTES_MAX);
-    format!("{}{}", text.get(..end).unwrap_or_default(), if end < text.len() { "…" } else { "" })
+/// What AWS said, without the full stop, as part of a message.
+fn short(said: &str) -> String {
+    cut(said.trim().trim_end_matches('.'), SAID_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -262,7 +262,7 @@ mod tests {
 
     use skysail_guest_sdk::{Error, Retry};
 
-    use super::{Said, cut, meaning, of_gateway};
+    use super::{Said, meaning, of_gateway, short};
 
     fn reaction(code: &str) -> Error {
         super::reaction(code, None, 400, String::new())
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_between_two_characters() {
-        assert_eq!(cut(" short "), "short");
+        assert_eq!(short(" short. "), "short");
         let long = "é".repeat(400);
-        assert_eq!(cut(&long).chars().count(), 151);
+        assert_eq!(short(&long).chars().count(), 151);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use skysail_guest_sdk::{
     AddressKind, Detail, Error, Instance, NodeAddress, NodeSet, Result,
-    instances::{CONFIRMED_MAX, Turn},
+    instances::{CONFIRMED_MAX, Turn, not_yet_looked_up},
     nodes::add_address,
 };
 
@@ -116,7 +116,10 @@ pub(crate) fn describe(
         let key = key.as_ref().map_err(Clone::clone)?;
         match found.machine(key) {
             Some(machine) => machine.and_then(existing),
-            None => Err(refused.get(key.lacking_text()).cloned().unwrap_or_else(|| later(key))),
+            None => Err(refused
+                .get(key.lacking_text())
+                .cloned()
+                .unwrap_or_else(|| not_yet_looked_up("EC2's list", key.lacking_text()))),
         }
     };
     let machines: Vec<_> = keys.iter().map(machine).collect();
@@ -146,9 +149,8 @@ fn confirm(
     keys: &[Result<Key>],
     (found, tagging): (&mut Found, Option<&Tagging>),
 ) -> HashMap<String, Error> {
-    let mut lacking: Vec<_> = keys.iter().flatten().filter(|key| found.machine(key).is_none()).collect();
-    turn.order(&mut lacking, CONFIRMED_MAX, |key| key.lacking_text());
-    lacking.truncate(CONFIRMED_MAX);
+    let lacking = keys.iter().flatten().filter(|key| found.machine(key).is_none());
+    let (lacking, _) = turn.split(lacking, CONFIRMED_MAX, |key| key.lacking_text());
     let asked: Vec<_> = lacking.iter().map(|key| key.lacking()).collect();
     let mut refused = HashMap::new();
     for (key, answer) in lacking.iter().zip(lookup::confirm(cloud, &asked)) {
@@ -167,13 +169,6 @@ fn confirm(
         }
     }
     refused
-}
-
-fn later(key: &Key) -> Error {
-    Error::Unavailable(format!(
-        "EC2's list lacks {} and other machines, of which {CONFIRMED_MAX} are looked up first; a later call looks up this one",
-        key.lacking_text()
-    ))
 }
 
 /// EC2 shows a terminated machine for about an hour.

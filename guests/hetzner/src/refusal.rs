@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, de::DeserializeOwned};
-use skysail_guest_sdk::{Error, http::Response};
+use skysail_guest_sdk::{Error, http::Response, text::cut};
 
 /// Wait after `locked` and `conflict`, and between two questions about an action: most actions take
 /// a second or two.
@@ -102,12 +102,7 @@ impl Said {
         for Field { name, messages } in self.details.iter().flat_map(|details| &details.fields) {
             text.push_str(&format!("; {name}: {}", messages.join(", ")));
         }
-        let cut = text.floor_char_boundary(MESSAGE_BYTES_MAX);
-        if cut < text.len() {
-            text.truncate(cut);
-            text.push('…');
-        }
-        text
+        cut(&text, MESSAGE_BYTES_MAX)
     }
 }
 
@@ -166,7 +161,9 @@ fn remedy(code: &str, error: &Error) -> &'static str {
         ("resource_limit_exceeded", _) => "; delete what nobody needs, or ask Hetzner for a higher limit",
         (_, Error::Exhausted(_)) => "; choose another location or type, or wait",
         ("uniqueness_error", _) => "; choose another name",
-        (_, Error::Invalid(_)) => "; correct the annotations of the Service, or the cloud-config",
+        (_, Error::Invalid(_)) => {
+            "; correct the annotations of the Service or the cloud-config, or change what is in the way in the cloud"
+        }
         _ => "",
     }
 }

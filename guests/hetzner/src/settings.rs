@@ -14,7 +14,7 @@ use std::{fmt, str::FromStr};
 
 use skysail_guest_sdk::{
     Cidr,
-    config::{Checked, Ini, Name},
+    config::{Checked, Ini, Name, Url},
 };
 
 /// Base URL of the public API.
@@ -116,7 +116,7 @@ fn read(ini: &mut Ini) -> Settings {
         ini.refuse("", "network-routes-enabled", "routes need a network; write the key network, too");
     }
     let settings = Settings {
-        endpoint: ini.optional::<Endpoint>("", "endpoint").map_or_else(|| ENDPOINT.to_owned(), |url| url.0),
+        endpoint: ini.optional::<Url>("", "endpoint").map_or_else(|| ENDPOINT.to_owned(), |url| url.0),
         credential: name(ini, "credential").unwrap_or_else(|| "hcloud".to_owned()),
         routes: network.is_some() && routes.unwrap_or(true),
         network,
@@ -164,22 +164,6 @@ fn switch(ini: &mut Ini, key: &str) -> Option<bool> {
 
 fn seconds(ini: &mut Ini, key: &str) -> Option<u64> {
     ini.optional::<Seconds>("", key).map(|seconds| seconds.0)
-}
-
-/// `https://host[:port][/path]`, without query and user; `http` only for a test on this machine.
-struct Endpoint(String);
-
-impl FromStr for Endpoint {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        let rest = rest.ok_or("is not a URL; write https://HOST/PATH")?;
-        if rest.is_empty() || rest.starts_with('/') || rest.contains(['?', '#', '@', '\\', ' ']) {
-            return Err("is not the URL of an API; write https://HOST/PATH without user, query and fragment");
-        }
-        Ok(Self(text.trim_end_matches('/').to_owned()))
-    }
 }
 
 /// A Boolean as Go's `strconv.ParseBool` reads it.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use skysail_guest_sdk::{
     Detail, Error, Instance, Result,
-    instances::{CONFIRMED_MAX, Turn},
+    instances::{CONFIRMED_MAX, Turn, not_yet_looked_up},
     labels::is_label_value,
     legacy::Zone,
     provider_id,
@@ -178,16 +178,10 @@ fn confirm(cloud: &impl Cloud, turn: Turn, keys: &[Result<By>], found: &mut [Res
         Ok(None) => Some((key.as_ref().ok()?, found)),
         _ => None,
     });
-    let mut absent: Vec<(&By, &mut Result<Option<Server>>)> = absent.collect();
-    turn.order(&mut absent, CONFIRMED_MAX, |(key, _)| key.text());
-    for (key, found) in absent.iter_mut().skip(CONFIRMED_MAX) {
-        **found = Err(Error::Unavailable(format!(
-            "the list of servers lacks {} and others, of which {CONFIRMED_MAX} are looked up first; a later call looks \
-             up this one",
-            name_of(key)
-        )));
+    let (absent, later) = turn.split(absent, CONFIRMED_MAX, |(key, _)| key.text());
+    for (key, found) in later {
+        *found = Err(not_yet_looked_up("the list of servers", &server_text(key)));
     }
-    absent.truncate(CONFIRMED_MAX);
     let answers = cloud.send_all(absent.iter().map(|(key, _)| look_up(key)).collect());
     for ((key, found), answer) in absent.into_iter().zip(answers) {
         *found = looked_up(key, answer);

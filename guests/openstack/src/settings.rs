@@ -16,13 +16,13 @@ mod values;
 
 use skysail_guest_sdk::{
     Cidr,
-    config::{Checked, Flag, Ini, Name},
+    config::{Checked, Flag, Ini, Name, Url},
     labels::LabelValue,
 };
 
 pub(crate) use self::load_balancer::{Class, ContainerStore, LoadBalancer, Placement, in_barbican};
+use self::values::Id;
 pub(crate) use self::values::is_id;
-use self::values::{Id, Url};
 
 /// A valid cloud-config.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ fn read(ini: &mut Ini) -> Settings {
         );
     }
     let settings = Settings {
-        auth_url: ini.required::<Url>("Global", "auth-url").without_version(),
+        auth_url: without_version(ini.required::<Url>("Global", "auth-url")),
         region,
         interface: global::interface(ini),
         credential,
@@ -137,6 +137,12 @@ fn networking(ini: &mut Ini) -> Networking {
         internal_networks: non_empty(ini.list(SECTION, "internal-network-name")),
         sort_order: ranges,
     }
+}
+
+/// The URL of Keystone without a version of its API at the end.
+fn without_version(Url(url): Url) -> String {
+    let root = url.strip_suffix("/v3").or_else(|| url.strip_suffix("/v2.0")).unwrap_or(&url);
+    root.trim_end_matches('/').to_owned()
 }
 
 fn error_text(error: &skysail_guest_sdk::Error) -> String {

@@ -3,6 +3,7 @@
 use skysail_guest_sdk::{
     Error, Result,
     http::{Api, Request, Response},
+    text::cut,
     xml::reader::Reader,
 };
 
@@ -130,7 +131,7 @@ fn fault(body: &[u8]) -> Result<Option<Fault>> {
     let mut fault = Fault::default();
     while let Some(start) = reader.child()? {
         match start.name {
-            "faultstring" => fault.text = cut(&reader.text()?),
+            "faultstring" => fault.text = cut(&reader.text()?, TEXT_BYTES_MAX),
             "detail" => {
                 while let Some(detail) = reader.child()? {
                     let kind = detail.prefixed_attribute("type");
@@ -150,7 +151,7 @@ impl Fault {
         kind.rsplit(':').next().unwrap_or_default().clone_into(&mut self.kind);
         while let Some(start) = reader.child()? {
             match start.name {
-                "privilegeId" => self.privilege = cut(&reader.text()?),
+                "privilegeId" => self.privilege = cut(&reader.text()?, TEXT_BYTES_MAX),
                 _ => reader.skip()?,
             }
         }
@@ -207,10 +208,6 @@ impl std::fmt::Display for Fault {
         }
         if text.is_empty() { Ok(()) } else { write!(f, ": {}", text.trim_end_matches('.')) }
     }
-}
-
-fn cut(text: &str) -> String {
-    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

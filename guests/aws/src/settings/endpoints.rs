@@ -2,7 +2,10 @@
 
 use std::str::FromStr;
 
-use skysail_guest_sdk::{config::Ini, http::Api};
+use skysail_guest_sdk::{
+    config::{Ini, Url},
+    http::Api,
+};
 
 use super::{GLOBAL, values::Name};
 
@@ -54,18 +57,16 @@ impl FromStr for Service {
 
 /// `http://HOST:PORT` or `https://HOST`.
 #[derive(Default)]
-struct Url(String);
+struct Origin(String);
 
-impl FromStr for Url {
+impl FromStr for Origin {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        let authority = authority.map(|rest| rest.trim_end_matches('/')).unwrap_or_default();
-        if authority.is_empty() || authority.contains(['/', '?', '#', '@', '\\', ' ']) {
-            return Err("is not the URL of an API; write https://HOST or https://HOST:PORT");
+        match text.parse() {
+            Ok(Url(url)) if Api::new(&url).origin() == url => Ok(Self(url)),
+            _ => Err("is not the URL of an API; write https://HOST or https://HOST:PORT"),
         }
-        Ok(Self(text.trim_end_matches('/').to_owned()))
     }
 }
 
@@ -103,7 +104,7 @@ fn overridden(ini: &mut Ini, section: &str, region: &str, credential: &str) -> O
         ini.refuse(section, "Service", "is required; write EC2, Elastic Load Balancing or Elastic Load Balancing v2");
     }
     let of = ini.required::<String>(section, "Region");
-    let url = ini.required::<Url>(section, "URL").0;
+    let url = ini.required::<Origin>(section, "URL").0;
     let credential = ini.optional::<Name>(section, "Credential").map_or_else(|| credential.to_owned(), |name| name.0);
     for key in ["SigningRegion", "SigningName", "SigningMethod"] {
         if ini.optional::<String>(section, key).is_some() {

@@ -58,7 +58,7 @@ fn a_wrong_value_of_each_key_is_refused_with_the_reason_and_the_remedy() {
         assert!(problems.iter().any(|problem| problem.key == key), "{key}: {problems:?}");
     }
     expect![[r#"
-        line 1, endpoint: "api.hetzner.cloud": is not a URL; write https://HOST/PATH
+        line 1, endpoint: "api.hetzner.cloud": is not a URL; write https://HOST:PORT/PATH
         line 1, credential: "my token": is not a name; write a text without blanks and without / ? # *
         line 1, network: "a/b": is not a name; write a text without blanks and without / ? # *
         line 1, network-routes-enabled: routes need a network; write the key network, too
@@ -84,7 +84,7 @@ fn a_wrong_value_of_each_key_is_refused_with_the_reason_and_the_remedy() {
 #[test]
 fn more_wrong_values_and_unknown_lines_are_refused_with_the_reason_and_the_remedy() {
     expect![[r#"
-        line 1, endpoint: "https://user@api.hetzner.cloud/v1": is not the URL of an API; write https://HOST/PATH without user, query and fragment
+        line 1, endpoint: "https://user@api.hetzner.cloud/v1": is not the URL of a service; write https://HOST:PORT/PATH without user, query and fragment
         line 2, network-routes-enabled: "maybe": is not a Boolean; write true or false
         line 1, load-balancers-network-zone: "eu central": is not a name; write a text without blanks and without / ? # *
         line 1, load-balancers-use-private-ip: "2": is not a Boolean; write true or false

@@ -19,32 +19,6 @@ impl FromStr for Seconds {
     }
 }
 
-/// An `http` or `https` URL without query, fragment and user.
-#[derive(Default)]
-pub(super) struct Url(pub(super) String);
-
-impl FromStr for Url {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        let rest = rest.ok_or("is not a URL; write https://HOST:PORT/PATH")?;
-        if rest.is_empty() || rest.starts_with('/') || rest.contains(['?', '#', '@', '\\', ' ']) {
-            return Err("is not the URL of a service; write https://HOST:PORT/PATH without user, query and fragment");
-        }
-        Ok(Self(text.trim_end_matches('/').to_owned()))
-    }
-}
-
-impl Url {
-    /// The URL without a version of Keystone at its end.
-    pub(super) fn without_version(self) -> String {
-        let Self(url) = self;
-        let cut = url.strip_suffix("/v3").or_else(|| url.strip_suffix("/v2.0")).unwrap_or(&url);
-        cut.trim_end_matches('/').to_owned()
-    }
-}
-
 /// The ID of an object of OpenStack: a UUID, or what another back end makes.
 pub(super) struct Id(pub(super) String);
 

@@ -1,6 +1,9 @@
 //! The nodes of one call, and what is known of each.
 
-use skysail_guest_sdk::{Error, Result, instances::Turn};
+use skysail_guest_sdk::{
+    Error, Result,
+    instances::{Turn, not_yet_looked_up},
+};
 
 use super::{Found, Key, Wanted, roster::Roster};
 use crate::vim::Machine;
@@ -109,9 +112,9 @@ impl<'w> Page<'w> {
 
     /// Leaves at most `count` nodes open: those that have the turn.
     pub(super) fn postpone(&mut self, count: usize, turn: Turn) {
-        let mut open: Vec<_> = self.nodes.iter_mut().filter(|(_, state)| matches!(state, State::Open(_))).collect();
-        turn.order(&mut open, count, |(wanted, _)| &wanted.node);
-        for (_, state) in open.into_iter().skip(count) {
+        let open = self.nodes.iter_mut().filter(|(_, state)| matches!(state, State::Open(_)));
+        let (_, later) = turn.split(open, count, |(wanted, _)| &wanted.node);
+        for (_, state) in later {
             *state = State::Later;
         }
     }
@@ -133,11 +136,10 @@ impl<'w> Page<'w> {
             (State::Done(found), _) => found.map(|found| *found),
             (State::Open(_) | State::Later, Some(error)) => Err(error.clone()),
             (State::Open(_), None) => Err(wanted.absent(&vcenters)),
-            (State::Later, None) => Err(Error::Unavailable(format!(
-                "node {}: the list of {vcenters} lacks the machine, and those of other nodes, which are looked up one \
-                 by one first; a later call looks up this machine",
-                wanted.node
-            ))),
+            (State::Later, None) => {
+                let machine = format!("the machine of node {}", wanted.node);
+                Err(not_yet_looked_up(&format!("the list of {vcenters}"), &machine))
+            }
         };
         Ok(nodes.into_iter().map(answer).collect())
     }

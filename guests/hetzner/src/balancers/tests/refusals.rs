@@ -102,12 +102,12 @@ fn a_full_network_and_names_that_hetzner_does_not_know_are_named() {
     expect![[r#"
         exhausted: load balancer "a0a1b2c3d4e5f6789abcdef012345678": POST https://api.hetzner.cloud/v1/load_balancers: status 422: no subnet or IP is available (no_subnet_available); add a subnet to the network, or release addresses
         exhausted: POST https://api.hetzner.cloud/v1/load_balancers/ID/actions/attach_to_network: status 422: no subnet or IP is available (no_subnet_available); add a subnet to the network, or release addresses
-        invalid: POST https://api.hetzner.cloud/v1/load_balancers/ID/actions/attach_to_network: status 422: provided IP is not available (ip_not_available); correct the annotations of the Service, or the cloud-config
+        invalid: POST https://api.hetzner.cloud/v1/load_balancers/ID/actions/attach_to_network: status 422: provided IP is not available (ip_not_available); correct the annotations of the Service or the cloud-config, or change what is in the way in the cloud
         exhausted: load balancer "a0a1b2c3d4e5f6789abcdef012345678": POST https://api.hetzner.cloud/v1/load_balancers: status 412: type lb11 is not available in fsn1 (resource_unavailable); choose another location or type, or wait
         exhausted: load balancer "a0a1b2c3d4e5f6789abcdef012345678": POST https://api.hetzner.cloud/v1/load_balancers: status 412: error during placement (placement_error); choose another location or type, or wait
-        invalid: load balancer "a0a1b2c3d4e5f6789abcdef012345678": POST https://api.hetzner.cloud/v1/load_balancers: status 422: invalid input in field 'load_balancer_type' (invalid_input); load_balancer_type: unknown load balancer type; correct the annotations of the Service, or the cloud-config
-        invalid: POST https://api.hetzner.cloud/v1/load_balancers/ID/actions/change_type: status 422: invalid input in field 'load_balancer_type' (invalid_input); load_balancer_type: unknown load balancer type; correct the annotations of the Service, or the cloud-config
-        invalid: load balancer "a0a1b2c3d4e5f6789abcdef012345678": POST https://api.hetzner.cloud/v1/load_balancers: status 422: location 'mars1' does not exist (invalid_input); correct the annotations of the Service, or the cloud-config
+        invalid: load balancer "a0a1b2c3d4e5f6789abcdef012345678": POST https://api.hetzner.cloud/v1/load_balancers: status 422: invalid input in field 'load_balancer_type' (invalid_input); load_balancer_type: unknown load balancer type; correct the annotations of the Service or the cloud-config, or change what is in the way in the cloud
+        invalid: POST https://api.hetzner.cloud/v1/load_balancers/ID/actions/change_type: status 422: invalid input in field 'load_balancer_type' (invalid_input); load_balancer_type: unknown load balancer type; correct the annotations of the Service or the cloud-config, or change what is in the way in the cloud
+        invalid: load balancer "a0a1b2c3d4e5f6789abcdef012345678": POST https://api.hetzner.cloud/v1/load_balancers: status 422: location 'mars1' does not exist (invalid_input); correct the annotations of the Service or the cloud-config, or change what is in the way in the cloud
     "#]].assert_eq(&texts.concat());
 }
 
