@@ -52,7 +52,8 @@ class Account:
             self.ec2.create_subnet(self.vpc, f"10.0.{128 * n}.0/17", availability_zone=zone).id
             for n, zone in enumerate(ZONES)
         ]
-        self.ec2.create_tags(self.subnets, self.tags("shared") | {"kubernetes.io/role/elb": "1"})
+        for zone, subnet in zip(ZONES, self.subnets):
+            self.ec2.create_tags([subnet], self.tags("shared") | {"kubernetes.io/role/elb": "1", "Name": zone})
         self.gateway = self.ec2.create_internet_gateway().id
         self.ec2.attach_internet_gateway(self.gateway, self.vpc)
         self.table = self.ec2.create_route_table(self.vpc)
@@ -61,6 +62,9 @@ class Account:
         self.ec2.create_route(self.table.id, "0.0.0.0/0", gateway_id=self.gateway)
         self.group = self.ec2.create_security_group("nodes", "the nodes of the clusters", self.vpc).id
         self.ec2.create_tags([self.table.id, self.group], self.tags("shared"))
+        # What annotations name.
+        self.own_group = self.ec2.create_security_group("own", "a group of the user", self.vpc).id
+        self.addresses = [self.ec2.allocate_address("vpc").allocation_id for _ in ZONES]
         self.iam = iam_backends[self.id]["aws"]
         self.iam.create_user(REGION, USER)
         policy = {"Effect": "Allow", "Action": actions, "Resource": "*"}
@@ -219,6 +223,8 @@ def answer(question):
             account = Account(question["clusters"], question["actions"])
             return {
                 "account": account.id, "vpc": account.vpc,
+                "names": dict(zip(("subnet-a", "subnet-b"), account.subnets), group=account.own_group)
+                | dict(zip(("address-a", "address-b"), account.addresses)),
                 "key": account.key.access_key_id, "secret": account.key.secret_access_key,
             }
         case operation:

@@ -197,7 +197,8 @@ class Cloud:
         })
         self.write("octavia.conf", {
             "DEFAULT": common,
-            "api_settings": {"auth_strategy": "keystone", "enabled_provider_drivers": "amphora:Amphorae",
+            # Octavia's default of 1000 load balancers would take an hour.
+            "api_settings": {"auth_strategy": "keystone", "pagination_max_limit": "10", "enabled_provider_drivers": "amphora:Amphorae",
                              "default_provider_driver": "amphora"},
             "database": self.database("octavia"),
             "oslo_messaging": {"topic": "octavia_prov"},

@@ -17,8 +17,10 @@ WITH
   tagged AS (SELECT resource_id, group_concat(tag) AS tags FROM (SELECT * FROM tags ORDER BY tag) GROUP BY 1),
   ranged AS
     (SELECT listener_id, group_concat(cidr) AS cidrs FROM (SELECT * FROM listener_cidr ORDER BY cidr) GROUP BY 1)
-SELECT printf('load balancer %s "%s" %s %s tags %s', b.name, b.description, b.provider, b.provisioning_status, tags)
-  FROM own b LEFT JOIN tagged ON resource_id = b.id
+SELECT printf('load balancer %s "%s" %s %s tags %s, flavor %s, zone %s, in subnet %s, %s', b.name, b.description,
+    b.provider, b.provisioning_status, tags, flavor_id, availability_zone, subnet_id,
+    iif(octavia_owned, 'port of its own', 'port ' || port_id))
+  FROM own b LEFT JOIN tagged ON resource_id = b.id LEFT JOIN vip v ON v.load_balancer_id = b.id
 UNION ALL
 SELECT printf('listener %s of %s: %s %d, limit %d, headers %s, timeouts %d %d %d %d, from %s, pool %s, tags %s, %s',
     l.name, b.name, l.protocol, protocol_port, connection_limit, hex(insert_headers), timeout_client_data,
@@ -30,8 +32,8 @@ SELECT printf('pool %s of %s: %s %s, affinity %s, %s', p.name, b.name, protocol,
     p.provisioning_status)
   FROM own b JOIN pool p ON p.load_balancer_id = b.id LEFT JOIN session_persistence s ON s.pool_id = p.id
 UNION ALL
-SELECT printf('member %s:%d of %s, checked at %d, %s', m.name, protocol_port, p.name, monitor_port,
-    m.provisioning_status)
+SELECT printf('member %s:%d of %s in subnet %s, checked at %d, %s', m.name, protocol_port, p.name, m.subnet_id,
+    monitor_port, m.provisioning_status)
   FROM own b JOIN pool p ON p.load_balancer_id = b.id JOIN member m ON m.pool_id = p.id
 UNION ALL
 SELECT printf('monitor %s of %s: %s every %d s within %d s, %d up, %d down, %s', h.name, p.name, h.type, delay, timeout,
@@ -120,8 +122,10 @@ class Operator:
         public = {"name": "public", "router:external": True, "provider:network_type": "flat",
                   "provider:physical_network": "public"}
         self.external = self.create("neutron", "/v2.0/networks", "network", **public)["id"]
-        self.create("neutron", "/v2.0/subnets", "subnet", network_id=self.external, ip_version=4, enable_dhcp=False,
-                    cidr="198.18.0.0/16", gateway_ip="198.18.0.1")
+        self.floating_subnet = self.create(
+            "neutron", "/v2.0/subnets", "subnet", network_id=self.external, ip_version=4, enable_dhcp=False,
+            name="floating", cidr="198.18.0.0/16", gateway_ip="198.18.0.1")["id"]
+        self.send("PUT", "neutron", f"/v2.0/subnets/{self.floating_subnet}/tags", {"tags": ["pool"]})
         self.create("nova", "/v2.1/flavors", "flavor", id="small", name="m1.small", ram=16, vcpus=1, disk=1)
         image = self.send("POST", "glance", "/v2/images", {
             "name": "image", "disk_format": "raw", "container_format": "bare", "visibility": "public"}).json()["id"]
@@ -129,6 +133,16 @@ class Operator:
         headers = {"X-Auth-Token": self.token("admin", "admin", "admin"), "Content-Type": "application/octet-stream"}
         self.session.put(url, data=b"no system", headers=headers).raise_for_status()
         self.image = image
+
+        profile = self.create("octavia", "/v2.0/lbaas/flavorprofiles", "flavorprofile", name="single",
+                              provider_name="amphora", flavor_data='{"loadbalancer_topology": "SINGLE"}')["id"]
+        self.flavor = self.create("octavia", "/v2.0/lbaas/flavors", "flavor", name="single",
+                                  flavor_profile_id=profile)["id"]
+        profile = self.create("octavia", "/v2.0/lbaas/availabilityzoneprofiles", "availability_zone_profile",
+                              name="nova", provider_name="amphora",
+                              availability_zone_data='{"compute_zone": "nova"}')["id"]
+        self.create("octavia", "/v2.0/lbaas/availabilityzones", "availability_zone", name="nova",
+                    availability_zone_profile_id=profile)
 
     # Questions.
 
@@ -149,8 +163,11 @@ class Operator:
         router = self.create("neutron", "/v2.0/routers", "router", who, name="router",
                              external_gateway_info={"network_id": self.external})["id"]
         self.send("PUT", "neutron", f"/v2.0/routers/{router}/add_router_interface", {"subnet_id": subnet}, who)
+        port = self.create("neutron", "/v2.0/ports", "port", who, network_id=network, name="web")["id"]
+        names = {"network": network, "subnet": subnet, "external": self.external, "port": port,
+                 "floating-subnet": self.floating_subnet, "flavor": self.flavor}
         return {"name": name, "password": password, "project": project, "user": user, "network": network,
-                "subnet": subnet, "router": router, "external": self.external}
+                "router": router, "external": self.external, "names": names}
 
     def do_machines(self, account, names):
         """Creates running servers. Beyond MADE_MAX, all but the first are copies of the rows of the first.

@@ -141,6 +141,16 @@ pub(crate) mod changes {
     });
 }
 
+/// Replaces names in braces in the annotations of a Service by these IDs of the account.
+#[cfg(any(feature = "aws", feature = "openstack"))]
+pub(crate) fn fill_in(service: &mut Service, ids: &BTreeMap<String, String>) {
+    for value in service.annotations.values_mut() {
+        for (name, id) in ids {
+            *value = value.replace(&format!("{{{name}}}"), id);
+        }
+    }
+}
+
 /// The ID of a node's machine: its provider ID without this beginning.
 ///
 /// # Errors
@@ -153,6 +163,9 @@ pub(crate) fn machine_of<'a>(node: &'a Node, prefix: &str) -> Result<&'a str> {
 /// A cloud with load balancers.
 #[async_trait]
 pub trait Balancers: Cloud {
+    /// Load balancers on one page of the cloud's list.
+    const PAGE: usize;
+
     /// Everything in the account that a load balancer consists of: one line for each object,
     /// sorted, without what differs between two load balancers of one kind, such as IDs and
     /// addresses.

@@ -104,12 +104,16 @@ struct Lag {
 }
 
 impl Lag {
+    fn fall_behind(&mut self) {
+        self.reads.values_mut().for_each(|(_, given)| *given = false);
+    }
+
     /// The response to give in place of the cloud's: the first of equal reads after a write has
     /// the answer from before. A write that the cloud refused changed nothing.
     fn instead_of(&mut self, request: &Request, response: Response<Bytes>) -> Response<Bytes> {
         if (self.is_write)(request) {
             if response.status().is_success() {
-                self.reads.values_mut().for_each(|(_, given)| *given = false);
+                self.fall_behind();
             }
             return response;
         }
@@ -192,6 +196,14 @@ impl Proxy {
     pub fn lag_behind(&self, is_write: fn(&Request) -> bool) {
         self.pass();
         lock(&self.shared).lag = Some(Lag { is_write, reads: HashMap::new() });
+    }
+
+    /// Answers the next of equal reads once more as before, although nobody has written through
+    /// the proxies. Only with [`Self::lag_behind`].
+    pub fn fall_behind(&self) {
+        if let Some(lag) = &mut lock(&self.shared).lag {
+            lag.fall_behind();
+        }
     }
 
     /// Passes all requests from now on.

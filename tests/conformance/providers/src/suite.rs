@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 ///
 /// # Errors
 /// The two lists differ.
-pub(crate) fn same(what: &str, actual: &[String], expected: &[String]) -> Result<()> {
+pub fn same(what: &str, actual: &[String], expected: &[String]) -> Result<()> {
     let only = |these: &[String], those: &[String]| {
         let lines = these.iter().filter(|line| !those.contains(line)).map(|line| format!("\n    {line}"));
         lines.collect::<String>()

@@ -24,6 +24,7 @@ pub use self::changes::{Classic, Kind, Managed, Network};
 use crate::{
     cloud::{
         Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing, Settings,
+        fill_in,
     },
     component, example,
     process::Program,
@@ -89,6 +90,8 @@ pub struct Aws<K> {
 struct Account {
     account: String,
     vpc: String,
+    /// IDs that annotations name, by the names in braces of the suite's Services.
+    names: BTreeMap<String, String>,
     /// The ID of the access key, and its secret.
     key: String,
     secret: String,
@@ -258,6 +261,9 @@ fn error(request: &Request, status: u16, code: &str) -> Reply {
 
 #[async_trait]
 impl<K: Kind> Balancers for Aws<K> {
+    // Of moto; AWS has 400.
+    const PAGE: usize = 50;
+
     async fn balancers(&self) -> Result<Vec<String>> {
         self.ask("balancers", json!({}))
     }
@@ -266,6 +272,7 @@ impl<K: Kind> Balancers for Aws<K> {
         if let Some(kind) = K::TYPE {
             changes::annotate(service, "type", kind);
         }
+        fill_in(service, &self.account.names);
     }
 
     fn changes(&self) -> Vec<Change> {

@@ -159,6 +159,8 @@ impl Cloud for Hetzner {
 
 #[async_trait]
 impl Balancers for Hetzner {
+    const PAGE: usize = 50;
+
     async fn balancers(&self) -> Result<Vec<String>> {
         let names: BTreeMap<String, String> = self
             .cloud

@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use crate::{
     cloud::{
         Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing, Settings,
-        Shared, machine_of,
+        Shared, fill_in, machine_of,
     },
     component, example,
     process::Program,
@@ -81,9 +81,9 @@ struct Account {
     name: String,
     password: String,
     router: String,
-    network: String,
-    subnet: String,
     external: String,
+    /// IDs that annotations name, by the names in braces of the suite's Services.
+    names: BTreeMap<String, String>,
 }
 
 /// How the provider logs in and finds the services.
@@ -123,10 +123,15 @@ impl OpenStack {
 
     /// The cloud-config, with further keys of the section `[Global]`.
     fn config(&self, keystone: &str, keys: &str) -> String {
-        let Account { router, external, .. } = &self.account;
+        let Account { router, external, names, .. } = &self.account;
+        let id = |name: &str| names.get(name).map(String::as_str).unwrap_or_default();
+        let (subnet, floating_subnet) = (id("subnet"), id("floating-subnet"));
         format!(
             "[Global]\nauth-url = {keystone}/v3\nregion = RegionOne\n{keys}\
              [LoadBalancer]\nfloating-network-id = {external}\n\
+             [LoadBalancerClass \"inside\"]\nsubnet-id = {subnet}\nmember-subnet-id = {subnet}\n\
+             [LoadBalancerClass \"outside\"]\nfloating-network-id = {external}\n\
+             floating-subnet-id = {floating_subnet}\n\
              [Route]\nrouter-id = {router}\n"
         )
     }
@@ -253,6 +258,9 @@ impl Cloud for OpenStack {
 
 #[async_trait]
 impl Balancers for OpenStack {
+    // The `pagination_max_limit` of `cloud.py`.
+    const PAGE: usize = 10;
+
     async fn balancers(&self) -> Result<Vec<String>> {
         self.lines("balancers")
     }
@@ -337,18 +345,15 @@ impl Cloud for WithApplicationCredential {
 
 #[async_trait]
 impl Balancers for WithApplicationCredential {
+    const PAGE: usize = OpenStack::PAGE;
+
     async fn balancers(&self) -> Result<Vec<String>> {
         self.0.balancers().await
     }
 
     /// Replaces the names in braces by IDs.
     fn require(&self, service: &mut Service) {
-        let Account { network, subnet, external, .. } = &self.0.account;
-        for value in service.annotations.values_mut() {
-            for (name, id) in [("{network}", network), ("{subnet}", subnet), ("{external}", external)] {
-                *value = value.replace(name, id);
-            }
-        }
+        fill_in(service, &self.0.account.names);
     }
 
     fn changes(&self) -> Vec<Change> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, marker::PhantomData, net::SocketAddr};
 
 use anyhow::Result;
 use async_trait::async_trait;
-use skysail_dev::cloud::{SimCloud, SimOptions, SimServer};
+use skysail_dev::cloud::{Knobs, SimCloud, SimOptions, SimServer};
 use skysail_host::{
     credentials::{CredentialSpec, ValueFrom},
     egress::EgressRuleSpec,
@@ -63,6 +63,7 @@ impl<L: Language> Cloud for Simulated<L> {
 
     async fn start() -> Result<Self> {
         let cloud = SimCloud::new(SimOptions::isolated());
+        cloud.set_knobs(Knobs { page_entries_max: Self::PAGE, ..cloud.knobs() })?;
         let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         Ok(Self { cloud, server, language: PhantomData })
     }
@@ -118,6 +119,9 @@ impl<L: Language> Cloud for Simulated<L> {
 
 #[async_trait]
 impl<L: Language> Balancers for Simulated<L> {
+    // The default of 500 load balancers would take minutes.
+    const PAGE: usize = 50;
+
     async fn balancers(&self) -> Result<Vec<String>> {
         let snapshot = self.cloud.snapshot();
         let names: BTreeMap<_, _> =

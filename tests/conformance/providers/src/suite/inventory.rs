@@ -59,6 +59,37 @@ pub async fn the_inventory_lists_and_deletes_only_this_clusters<C: Balancers>() 
     same("the cloud at the end", &world.cloud.balancers().await?, &empty)
 }
 
+/// More load balancers than a page of the cloud's list: all are in the inventory, and each Service
+/// finds its own.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn load_balancers_beyond_a_page_are_found<C: Balancers>() -> Result<()> {
+    let (world, nodes, empty) = two_nodes::<C>().await?;
+    let services = (0..C::PAGE + 2).map(|number| {
+        let mut service = web(&world.cloud, &format!("web-{number:03}"));
+        service.ports.truncate(1);
+        service.ports.iter_mut().for_each(|port| port.node_port = 30_000 + u16::try_from(number).unwrap_or_default());
+        service
+    });
+    let services: Vec<Service> = services.collect();
+    for service in &services {
+        world.ensure(service, &nodes).await.with_context(|| service.name.clone())?;
+    }
+    let owned = world.inventory(CLUSTER).await?;
+    ensure!(owned.len() == services.len(), "{} of {} load balancers are listed", owned.len(), services.len());
+    world.proxy.clear();
+    for service in [services.first(), services.last()].into_iter().flatten() {
+        world.ensure(service, &nodes).await.with_context(|| service.name.clone())?;
+    }
+    same("writes of a second `ensure`", &world.writes(), &[])?;
+    for service in &services {
+        world.ensure_deleted(service).await.with_context(|| service.name.clone())?;
+    }
+    same("the inventory at the end", &names(&world.inventory(CLUSTER).await?), &[])?;
+    same("the cloud at the end", &world.cloud.balancers().await?, &empty)
+}
+
 /// A request of the inventory fails, at each place in turn: a list is an error and never a short
 /// one, and the next deletion leaves nothing.
 ///

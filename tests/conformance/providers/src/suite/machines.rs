@@ -259,3 +259,31 @@ pub async fn a_list_that_changes_while_it_is_read_loses_no_machine<C: Cloud + 's
     }
     Ok(())
 }
+
+/// A list that lags behind shows a new machine late, and a deleted one for a while: the new machine
+/// is not reported as gone.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_list_that_lags_behind_makes_no_new_machine_not_found<C: Cloud + 'static>() -> Result<()> {
+    let world = World::<C>::start().await?;
+    // More than a provider may look up one by one.
+    let old = world.cloud.add_numbered_machines(30).await?;
+    for by_name in [false, true] {
+        let as_wanted = |node: &Node| if by_name { uninitialised(node) } else { node.clone() };
+        world.proxy.lag_behind(C::is_write);
+        world.machines(&set(old.iter().map(as_wanted).collect()), Detail::Metadata).await?;
+        let new = world.cloud.add_machines(&[format!("new-{by_name}")]).await?;
+        world.proxy.fall_behind();
+        let nodes = set(old.iter().chain(&new).map(as_wanted).collect());
+        let answers = world.machines(&nodes, Detail::Metadata).await?;
+        for node in &new {
+            let answer = of(node, &nodes, &answers);
+            ensure!(code(answer) != Some(Code::NotFound), "a new machine, by name: {by_name}: {answer:?}");
+        }
+        world.proxy.pass();
+        let answers = world.machines(&nodes, Detail::State).await?;
+        ensure!(answers.iter().all(Result::is_ok), "after the list has caught up, by name: {by_name}: {answers:?}");
+    }
+    Ok(())
+}

@@ -225,3 +225,36 @@ pub async fn a_failure_of_any_request_loses_no_route<C: Routing>() -> Result<()>
     }
     Ok(())
 }
+
+/// Lists that lag behind show a new route late and a deleted one for a while: calls that are
+/// repeated because of that make no second route, and leave none.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn a_cloud_whose_lists_lag_behind_has_each_route_once<C: Routing + 'static>() -> Result<()> {
+    let (world, wanted, before) = two_routes::<C>().await?;
+    world.until_settled("routes", async || create(&world, &wanted).await).await?;
+    let created = world.cloud.routes().await?;
+    let listed = list(&world).await?;
+    world.until_settled("routes", async || delete(&world, &listed).await).await?;
+    world.proxy.lag_behind(C::is_write);
+    for round in 0..2 {
+        // A stale read may make a write that the cloud refuses, or hide the route that is to be
+        // deleted; the controller lists and repeats.
+        for (what, wanted, expected) in [("creation", Some(&wanted), &created), ("deletion", None, &before)] {
+            let (mut last, mut calls) = (Ok(()), 0);
+            while calls < 20 && (last.is_err() || world.cloud.routes().await? != *expected || calls == 0) {
+                let listed = list(&world).await?;
+                last = match wanted {
+                    Some(wanted) => create(&world, wanted).await,
+                    None => delete(&world, &listed).await,
+                };
+                calls += 1;
+            }
+            last.with_context(|| format!("{what} {round} with lists that lag behind"))?;
+            let what = format!("the routes after {what} {round} with lists that lag behind");
+            same(&what, &world.cloud.routes().await?, expected)?;
+        }
+    }
+    Ok(())
+}

@@ -1,13 +1,24 @@
 //! OpenStack: the feature `openstack` of this crate, as `make test-openstack` sets it.
 
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use skysail_provider::Service;
 use skysail_test_providers::{
+    cloud::Balancers as _,
     clouds::openstack::{OpenStack, WithApplicationCredential},
-    leaks, published,
+    leaks,
+    proxy::{Reply, Request, Verdict},
+    published,
     suite::{
         balancers, faults, inventory,
         judged::{balancers as judged_balancers, machines as judged_machines, routes as judged_routes},
-        machines, routes,
+        machines, routes, same,
     },
+    world::World,
 };
 
 mod password {
@@ -30,4 +41,59 @@ mod application_credential {
         machines::machines_are_found_by_id_and_by_name,
         machines::a_refused_credential_is_denied,
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_floating_ip_that_is_kept_stays_as_the_vendors_provider_leaves_it() -> Result<()> {
+    let keep = |service: &mut Service| {
+        service.annotations.insert("loadbalancer.openstack.org/keep-floatingip".to_owned(), "true".to_owned());
+    };
+    judged_balancers::a_deletion_leaves_what_the_vendors_provider_leaves::<WithApplicationCredential>(keep).await?;
+    leaks::none()
+}
+
+fn token(request: &Request) -> Option<String> {
+    Some(request.headers.get("x-auth-token")?.to_str().ok()?.to_owned())
+}
+
+fn is_login(request: &Request) -> bool {
+    request.method == "POST" && request.path.starts_with("/v3/auth/tokens")
+}
+
+/// From the n-th request on, the services refuse the token that the request has: the host logs in
+/// once, and the call goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_expires_during_a_call_is_renewed_once() -> Result<()> {
+    const REFUSAL: &str = r#"{"error": {"code": 401, "message": "The request you have made requires authentication.",
+        "title": "Unauthorized"}}"#;
+    let world = World::<OpenStack>::start().await?;
+    let nodes = world.nodes(&["node-a"]).await?;
+    let service = balancers::web(&world.cloud, "web");
+    world.ensure(&service, &nodes).await?;
+    let whole = world.cloud.balancers().await?;
+    world.ensure_deleted(&service).await?;
+    for place in 0.. {
+        // The token that has expired, as soon as the request at the place has shown it.
+        let (old, reached) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
+        let seen = Arc::clone(&reached);
+        world.proxy.decide(move |request| {
+            let Some(token) = token(request).filter(|_| !is_login(request)) else { return Verdict::Pass };
+            let mut old = old.lock().unwrap_or_else(PoisonError::into_inner);
+            if old.is_none() && request.number >= place {
+                seen.store(true, Ordering::SeqCst);
+                *old = Some(token.clone());
+            }
+            if *old == Some(token) { Verdict::Answer(Reply::new(401, REFUSAL)) } else { Verdict::Pass }
+        });
+        world.ensure(&service, &nodes).await.with_context(|| format!("the token expires at request {place}"))?;
+        let logins = world.proxy.take().iter().filter(|request| is_login(request)).count();
+        world.proxy.pass();
+        same(&format!("the cloud after a new token at request {place}"), &world.cloud.balancers().await?, &whole)?;
+        world.ensure_deleted(&service).await?;
+        if !reached.load(Ordering::SeqCst) {
+            break;
+        }
+        ensure!(logins == 1, "the host logs in {logins} times because of one token");
+    }
+    leaks::none()
 }

@@ -26,6 +26,7 @@ macro_rules! instances {
             machines::machines_beyond_a_thousand_are_found,
             machines::a_page_of_nodes_costs_at_most_100_million_units_of_fuel,
             machines::a_list_that_changes_while_it_is_read_loses_no_machine,
+            machines::a_list_that_lags_behind_makes_no_new_machine_not_found,
         );
     };
 }
@@ -42,6 +43,7 @@ macro_rules! load_balancers {
             balancers::the_longest_names_are_kept_apart,
             balancers::a_refused_credential_changes_no_load_balancer,
             inventory::the_inventory_lists_and_deletes_only_this_clusters,
+            inventory::load_balancers_beyond_a_page_are_found,
             inventory::a_failure_of_any_request_shortens_no_inventory,
             faults::the_next_ensure_completes_an_interrupted_one,
             faults::the_next_update_completes_an_interrupted_one,
@@ -61,6 +63,7 @@ macro_rules! routes {
             routes::a_route_to_another_machine_is_replaced_or_named,
             routes::a_refused_credential_changes_no_route,
             routes::a_failure_of_any_request_loses_no_route,
+            routes::a_cloud_whose_lists_lag_behind_has_each_route_once,
         );
     };
 }

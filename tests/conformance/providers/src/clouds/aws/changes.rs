@@ -77,6 +77,7 @@ impl Kind for Network {
 
     fn more_services() -> Vec<Change> {
         let mut services = more_common();
+        services.extend(addresses());
         services.extend::<[Change; 16]>([
             ("health checks by HTTPS", |service| {
                 annotate(service, "healthcheck-protocol", "HTTPS");
@@ -154,7 +155,11 @@ impl Kind for Managed {
             service.source_ranges =
                 vec!["10.0.0.0/8".to_owned(), "172.16.0.0/12".to_owned(), "192.0.2.0/24".to_owned()];
         });
-        vec![ranges]
+        vec![
+            ranges,
+            ("a group of the user", |service| annotate(service, "security-groups", "{group}")),
+            ("a group that does not exist", |service| annotate(service, "security-groups", "sg-0123456789abcdef0")),
+        ]
     }
 }
 
@@ -188,7 +193,14 @@ impl Kind for Classic {
 
     fn more_services() -> Vec<Change> {
         let mut services = more_common();
-        services.extend::<[Change; 16]>([
+        services.extend::<[Change; 20]>([
+            ("a group of the user", |service| annotate(service, "security-groups", "{group}")),
+            ("a group that does not exist", |service| annotate(service, "security-groups", "sg-0123456789abcdef0")),
+            ("a further group of the user", |service| annotate(service, "extra-security-groups", "{group}")),
+            ("a group of the user and a further one", |service| {
+                annotate(service, "security-groups", "{group}");
+                annotate(service, "extra-security-groups", "{group}");
+            }),
             ("HTTPS to pods that speak HTTPS", |service| {
                 annotate(service, "ssl-cert", CERTIFICATE);
                 annotate(service, "backend-protocol", "https");
@@ -251,6 +263,24 @@ impl Kind for Classic {
     }
 }
 
+/// Addresses of a new Network Load Balancer.
+fn addresses() -> [Change; 4] {
+    [
+        ("an Elastic IP in each subnet", |service| {
+            annotate(service, "eip-allocations", "{address-a},{address-b}");
+        }),
+        ("an Elastic IP in the only subnet", |service| {
+            annotate(service, "subnets", "{subnet-b}");
+            annotate(service, "eip-allocations", "{address-b}");
+        }),
+        ("too few Elastic IPs", |service| annotate(service, "eip-allocations", "{address-a}")),
+        ("a private address in each subnet", |service| {
+            annotate(service, "internal", "true");
+            annotate(service, "private-ipv4-addresses", "10.0.0.99,10.0.128.99");
+        }),
+    ]
+}
+
 /// [`Kind::more_services`] of Network and Classic Load Balancers.
 fn more_common() -> Vec<Change> {
     vec![
@@ -279,6 +309,10 @@ fn more_common() -> Vec<Change> {
         ("no traffic across zones", |service| annotate(service, "cross-zone-load-balancing-enabled", "false")),
         ("a Boolean that is none", |service| annotate(service, "cross-zone-load-balancing-enabled", "perhaps")),
         ("a number of health checks that is none", |service| annotate(service, "healthcheck-interval", "soon")),
+        ("both subnets by ID", |service| annotate(service, "subnets", "{subnet-b},{subnet-a}")),
+        ("one subnet by ID", |service| annotate(service, "subnets", "{subnet-b}")),
+        ("a subnet by name", |service| annotate(service, "subnets", "eu-west-1a")),
+        ("a subnet by ID and one by name", |service| annotate(service, "subnets", "{subnet-a}, eu-west-1b")),
         ("subnets that do not exist", |service| annotate(service, "subnets", "subnet-1,subnet-2")),
     ]
 }

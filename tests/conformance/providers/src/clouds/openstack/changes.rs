@@ -198,6 +198,18 @@ fn networks() -> Vec<Change> {
         ("an unknown floating network", |service| {
             annotate(service, "floating-network-id", "00000000-0000-4000-8000-00000000dead");
         }),
+        ("the floating subnet", |service| annotate(service, "floating-subnet-id", "{floating-subnet}")),
+        ("the floating subnet by name", |service| annotate(service, "floating-subnet", "floating")),
+        ("the floating subnet by tag", |service| annotate(service, "floating-subnet-tags", "pool")),
+        ("a floating IP that does not stay", |service| annotate(service, "keep-floatingip", "false")),
+        ("a port of the user", |service| annotate(service, "port-id", "{port}")),
+        ("a flavor", |service| annotate(service, "flavor-id", "{flavor}")),
+        ("an availability zone", |service| annotate(service, "availability-zone", "nova")),
+        ("a class inside", |service| {
+            use_internally(service);
+            annotate(service, "class", "inside");
+        }),
+        ("a class outside", |service| annotate(service, "class", "outside")),
         ("an unknown floating subnet", |service| annotate(service, "floating-subnet", "nowhere")),
         ("tags of no floating subnet", |service| annotate(service, "floating-subnet-tags", "nowhere")),
         ("the floating subnets by a glob", |service| annotate(service, "floating-subnet", "*")),

@@ -137,6 +137,29 @@ pub async fn the_component_shares_as_the_vendors_provider_does<C: JudgedBalancer
     same("the cloud at the end", &world.cloud.balancers().await?, &empty)
 }
 
+/// What the deletion of a changed Service leaves in the cloud on purpose is the same, whichever of
+/// both has served it.
+///
+/// # Errors
+/// The component does otherwise.
+pub async fn a_deletion_leaves_what_the_vendors_provider_leaves<C: JudgedBalancers>(
+    change: fn(&mut Service),
+) -> Result<()> {
+    let Both { world, vendor, nodes, empty, .. } = Both::<C>::start().await?;
+    ensure!(empty.is_empty(), "the account has something: {empty:?}");
+    let mut service = web(&world.cloud, "web");
+    change(&mut service);
+    let served = vendor.ensure(&service, &nodes)?.map_err(Error::msg)?;
+    vendor.ensure_deleted(&served)?.map_err(Error::msg)?;
+    let theirs = world.cloud.balancers().await?;
+    ensure!(!theirs.is_empty(), "the vendor's provider leaves nothing");
+    world.ensure(&service, &nodes).await?;
+    world.ensure_deleted(&service).await?;
+    let mut twice = [theirs.as_slice(), &theirs].concat();
+    twice.sort();
+    same("what both leave", &world.cloud.balancers().await?, &twice)
+}
+
 impl<C: JudgedBalancers> Both<C> {
     async fn start() -> Result<Self> {
         let world = World::<C>::start().await?;
