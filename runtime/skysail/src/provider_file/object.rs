@@ -123,6 +123,24 @@ mod tests {
         assert_eq!(spec.credentials.redact("<a-long-token>"), "<[redacted]>");
     }
 
+    /// The texts that an operator has to replace stand for texts of the same form.
+    #[test]
+    fn the_examples_of_the_guests_are_objects() {
+        for guest in ["aws", "hetzner", "openstack", "vsphere"] {
+            let file = format!("{}/../../guests/{guest}/provider.yaml", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(file).unwrap();
+            let mut object: Value = serde_saphyr::from_str(&text).unwrap();
+            // The certificate of an example is an ellipsis.
+            object["spec"]["egress"].as_object_mut().unwrap().remove("caBundle");
+            let read = ProviderObject::read(guest, &object["spec"]).unwrap();
+            let value = |key: &SecretKeyRef| (key.clone(), Secret::new("a-long-token"));
+            let secrets = read.secrets().iter().map(value).collect();
+            if let Err(error) = read.check(&secrets) {
+                panic!("guests/{guest}/provider.yaml: {error}");
+            }
+        }
+    }
+
     #[test]
     fn an_object_cannot_use_the_role_of_the_manager_s_machine() {
         let aws = json!({ "region": "eu-west-1", "instanceMetadata": {} });

@@ -13,6 +13,7 @@ struct Provider {
 
 #[derive(Deserialize)]
 struct Spec {
+    config: String,
     egress: Egress,
 }
 
@@ -30,6 +31,18 @@ struct Egress {
 /// # Errors
 /// The file cannot be read, or a text that is to be replaced is not in it.
 pub fn rules(guest: &str, replacements: &[(&str, &str)]) -> Result<Vec<EgressRuleSpec>> {
+    Ok(read(guest, replacements)?.egress.rules)
+}
+
+/// The cloud-config of `provider.yaml` in the folder of `guest`.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn config(guest: &str) -> Result<String> {
+    Ok(read(guest, &[])?.config)
+}
+
+fn read(guest: &str, replacements: &[(&str, &str)]) -> Result<Spec> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../guests").join(guest).join("provider.yaml");
     let mut text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     for (from, to) in replacements {
@@ -38,5 +51,5 @@ pub fn rules(guest: &str, replacements: &[(&str, &str)]) -> Result<Vec<EgressRul
     }
     let provider: Provider =
         serde_saphyr::from_str(&text).with_context(|| format!("{} is no Provider", file.display()))?;
-    Ok(provider.spec.egress.rules)
+    Ok(provider.spec)
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use skysail_host::{
-    CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, SandboxedProvider, Severity, check_config,
+    CallRecorder, Engine, Limits, Problem, Release, Sandbox, SandboxOptions, SandboxedProvider, Severity, check_config,
     credentials::{Credentials, SecretValues},
     describe,
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
@@ -251,16 +251,37 @@ async fn serve(
     let client = HttpClient::new(Arc::new(EgressPolicy::new(&spec)?), Arc::new(credentials), &limits.http())?;
     let options =
         SandboxOptions { name: name.to_owned(), limits, config: config.clone(), http: Some(Arc::new(client)) };
-    let sandbox = Sandbox::new(engine, recorder.clone(), options)?;
-    // No test looks at the digest.
-    let digest = format!("sha256:{}", "0".repeat(64));
-    let release = Arc::new(Release::new(&sandbox, &*component::compiled(name)?, &digest)?);
+    let (sandbox, release) = sandboxed(engine, recorder, name, options)?;
     let info = Arc::new(describe(&sandbox, &release).await?);
     let problems = check_config(&sandbox, &release, &config).await?;
     if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Fatal) {
         bail!("the component refuses the cloud-config of the suite: {}: {}", problem.key, problem.message);
     }
     Ok((SandboxedProvider::new(sandbox, Arc::clone(&release), info), release))
+}
+
+fn sandboxed(
+    engine: &Engine,
+    recorder: &CallRecorder,
+    name: &'static str,
+    options: SandboxOptions,
+) -> Result<(Arc<Sandbox>, Arc<Release>)> {
+    let sandbox = Sandbox::new(engine, recorder.clone(), options)?;
+    // No test looks at the digest.
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let release = Arc::new(Release::new(&sandbox, &*component::compiled(name)?, &digest)?);
+    Ok((sandbox, release))
+}
+
+/// What a component says about a cloud-config, without a cloud.
+///
+/// # Errors
+/// The component is missing or fails.
+pub async fn problems(name: &'static str, config: &str) -> Result<Vec<Problem>> {
+    let options =
+        SandboxOptions { name: name.to_owned(), limits: Limits::default(), config: config.to_owned(), http: None };
+    let (sandbox, release) = sandboxed(&Engine::on_demand()?, &CallRecorder::default(), name, options)?;
+    Ok(check_config(&sandbox, &release, config).await?)
 }
 
 /// A set of these nodes.

@@ -56,6 +56,25 @@ const NOT_RUN: [(&str, &str); 4] = [
     ("aws ", "a command of a cloud that is not here"),
 ];
 
+/// Managers in Go that the pages name.
+const MANAGERS: [(&str, &str); 4] = [
+    ("Deployment", "old"),
+    ("DaemonSet", "old"),
+    ("DaemonSet", "aws-cloud-controller-manager"),
+    ("Deployment", "hcloud-cloud-controller-manager"),
+];
+
+/// What these managers read: kind, name and key.
+const CONFIGURATIONS: [(&[&str], &str, &str); 4] = [
+    (&["secret", "generic"], "cloud-config", "cloud.conf"),
+    (&["configmap"], "vsphere-cloud-config", "vsphere.conf"),
+    (&["secret", "generic"], "vsphere-cloud-secret", "vcenter.example.com.password"),
+    (&["secret", "generic"], "hcloud", "token"),
+];
+
+/// Components and examples that the pages name.
+const PROVIDERS: [&str; 3] = ["aws", "hetzner", "vsphere"];
+
 /// kubectl for a cluster without kubelets and controllers: what a pod would answer comes from the
 /// manager of the test, and nothing waits for a controller that does not run.
 const KUBECTL: &str = r#"#!/bin/bash
@@ -211,6 +230,10 @@ impl Reader {
         point_at_the_test(&mut values, "/providers/0/spec", &cloud, &registry)?;
         fs::write(at("values.yaml"), values.to_string())?;
         symlink(root().join("deploy").canonicalize()?, at("deploy"))?;
+        symlink(root().join("guests").canonicalize()?, at("guests"))?;
+        for name in PROVIDERS {
+            fs::copy(component(name)?, at(&format!("{name}.wasm")))?;
+        }
         fs::create_dir_all(at(".docker"))?;
         fs::write(at(".docker/config.json"), registry.docker_config())?;
         fs::create_dir(at("bin"))?;
@@ -239,17 +262,20 @@ impl Reader {
         namespaced(&["role", "registry", "--verb=get", "--resource=secrets", "--resource-name=registry"])?;
         let account = format!("--serviceaccount={NAMESPACE}:skysail");
         namespaced(&["rolebinding", "registry", "--role=registry", &account])?;
-        for kind in ["Deployment", "DaemonSet"] {
-            let labels = json!({"app": "old"});
-            let container = json!({"name": "old", "image": "old", "args": ["--cluster-name=kubernetes"]});
+        for (kind, name) in MANAGERS {
+            let labels = json!({"app": name});
+            let args = json!(["--cluster-name=kubernetes"]);
+            let env = json!([{"name": "HCLOUD_INSTANCES_ADDRESS_FAMILY", "value": "ipv4"}]);
+            let container = json!({"name": "old", "image": "old", "args": args, "env": env});
             let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
             let spec = json!({"selector": {"matchLabels": labels}, "template": pod});
-            let metadata = json!({"name": "old", "namespace": "kube-system"});
+            let metadata = json!({"name": name, "namespace": "kube-system"});
             self.apply(&json!({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}))?;
         }
-        let secret =
-            ["-n", "kube-system", "create", "secret", "generic", "cloud-config", "--from-literal=cloud.conf=x"];
-        server.kubectl(&secret)?;
+        for (kind, name, key) in CONFIGURATIONS {
+            let kinds = [&["create"], kind, &[name, &format!("--from-literal={key}=x")]].concat();
+            server.kubectl(&[&["-n", "kube-system"], kinds.as_slice()].concat())?;
+        }
         register_node(&client, "a").await?;
         create_service(&client, "web", 80, 30_080).await
     }

@@ -19,6 +19,7 @@ type SimulatedInJavaScript = Simulated<JavaScript>;
 
 #[cfg(feature = "aws")]
 mod aws;
+mod examples;
 mod hetzner;
 #[cfg(feature = "openstack")]
 mod openstack;
