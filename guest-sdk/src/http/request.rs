@@ -171,7 +171,8 @@ impl Request {
         }
     }
 
-    /// Sets the body to these pairs as a form: `application/x-www-form-urlencoded`.
+    /// Sets the body to these pairs as a form: `application/x-www-form-urlencoded`, where a blank is
+    /// `+`.
     #[must_use]
     pub fn form<'a>(self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut body = String::new();
@@ -181,7 +182,8 @@ impl Request {
             }
             push_pair(&mut body, key, value);
         }
-        self.body("application/x-www-form-urlencoded; charset=utf-8", body.into_bytes())
+        let body = body.replace("%20", "+").into_bytes();
+        self.body("application/x-www-form-urlencoded; charset=utf-8", body)
     }
 
     /// Sets the body to these bytes.
@@ -322,8 +324,8 @@ mod tests {
 
     #[test]
     fn a_form_is_encoded() {
-        let request = Api::new("http://x").post(&[]).form([("Action", "Describe Ä"), ("Filter.1", "a&b=c+d*~")]);
-        let body = b"Action=Describe%20%C3%84&Filter.1=a%26b%3Dc%2Bd%2A~".as_slice();
+        let request = Api::new("http://x").post(&[]).form([("Action", "Describe Ä"), ("Filter.1", "a&b=c+d*~%20")]);
+        let body = b"Action=Describe+%C3%84&Filter.1=a%26b%3Dc%2Bd%2A~%2520".as_slice();
         assert_eq!(request.raw.body.as_deref(), Some(body));
     }
 

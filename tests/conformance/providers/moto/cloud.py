@@ -6,9 +6,11 @@ operation `account` makes an account of its own, which does not see the others.
 """
 
 import json
+import secrets
 import sys
 import threading
 import traceback
+from urllib.parse import parse_qsl
 
 # moto prints warnings; the standard output is for answers.
 answers, sys.stdout = sys.stdout, sys.stderr
@@ -27,7 +29,7 @@ import repairs
 
 REGION = "eu-west-1"
 ZONES = ("eu-west-1a", "eu-west-1b")
-USER = "skysail"
+USER = ROLE = "skysail"
 
 # Requests and questions one after the other: moto's objects have no locks.
 turn = threading.Lock()
@@ -68,8 +70,15 @@ class Account:
         self.iam = iam_backends[self.id]["aws"]
         self.iam.create_user(REGION, USER)
         policy = {"Effect": "Allow", "Action": actions, "Resource": "*"}
-        self.iam.put_user_policy(USER, "README", json.dumps({"Version": "2012-10-17", "Statement": [policy]}))
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [policy]})
+        self.iam.put_user_policy(USER, "README", policy)
         self.key = self.iam.create_access_key(USER)
+        # The role of a web identity, whose only token this is.
+        self.identity = secrets.token_urlsafe(32)
+        trust = {"Effect": "Allow", "Action": "sts:AssumeRoleWithWebIdentity", "Principal": {"Federated": "cluster"}}
+        trust = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        self.role = self.iam.create_role(ROLE, trust, "/", None, "", [], "3600").arn
+        self.iam.put_role_policy(ROLE, "README", policy)
 
     def tags(self, value):
         return {f"kubernetes.io/cluster/{cluster}": value for cluster in self.clusters}
@@ -100,6 +109,7 @@ class Account:
 
     def revoke(self):
         self.iam.delete_access_key(self.key.access_key_id, USER)
+        self.iam.delete_role_policy(ROLE, "README")
 
     def groups(self):
         return self.ec2.groups[self.vpc]
@@ -226,6 +236,7 @@ def answer(question):
                 "names": dict(zip(("subnet-a", "subnet-b"), account.subnets), group=account.own_group)
                 | dict(zip(("address-a", "address-b"), account.addresses)),
                 "key": account.key.access_key_id, "secret": account.key.secret_access_key,
+                "role": account.role, "identity": account.identity,
             }
         case operation:
             account = Account.all[question["account"]]
@@ -247,6 +258,15 @@ def answer(question):
     return {}
 
 
+def refuse_identity(environ):
+    """moto gives a role to each token; AWS asks the issuer about it."""
+    form = dict(parse_qsl(environ["wsgi.input"].getvalue().decode()))
+    who = form.get("RoleArn"), form.get("WebIdentityToken")
+    if not any(who == (account.role, account.identity) for account in Account.all.values()):
+        return judge.document("sts", "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity")
+    return None
+
+
 class Quiet(MotoRequestHandler):
     """A request for each line of the standard error would hide the reason of a failure."""
 
@@ -255,13 +275,15 @@ class Quiet(MotoRequestHandler):
 
 
 def serve():
-    ec2, balancers = create_backend_app("ec2"), create_backend_app("elb")
+    apps = {name: create_backend_app(name) for name in ("ec2", "elb", "sts")}
 
     def app(environ, start_response):
         with turn:
             service, refusal = judge.refuse(environ)
+            if service == "sts" and refusal is None:
+                refusal = refuse_identity(environ)
             if refusal is None:
-                return (ec2 if service == "ec2" else balancers)(environ, start_response)
+                return apps["elb" if service == "elbv2" else service](environ, start_response)
             start_response("400 Bad Request", [("Content-Type", "text/xml")])
             return [refusal.encode()]
 

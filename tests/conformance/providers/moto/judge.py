@@ -1,4 +1,4 @@
-"""Compares each request with Amazon's own models of the three APIs, which botocore has.
+"""Compares each request with Amazon's own models of the four APIs, which botocore has.
 
 moto ignores parameters that it does not know, so that a misspelled one would have no effect.
 """
@@ -10,8 +10,9 @@ from xml.sax.saxutils import escape
 
 from moto.core.utils import get_service_model
 
-# The versions that the APIs of EC2 and of the two generations of load balancers have in a request.
-SERVICES = {"2016-11-15": "ec2", "2012-06-01": "elb", "2015-12-01": "elbv2"}
+# The versions that the APIs of EC2, of the two generations of load balancers, and of the token service have in a
+# request.
+SERVICES = {"2016-11-15": "ec2", "2012-06-01": "elb", "2015-12-01": "elbv2", "2011-06-15": "sts"}
 
 
 def refuse(environ):

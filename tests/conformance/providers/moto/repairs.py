@@ -3,6 +3,7 @@
 from functools import cache, wraps
 
 from moto.core import responses
+from moto.core.authorization import ActionAuthenticatorMixin
 from moto.core.responses import ActionResult
 from moto.core.serialize import AttributePicker
 from moto.core.utils import MISSING, get_value, method_names_from_class
@@ -13,6 +14,7 @@ from moto.elb import models as elb
 from moto.elb.exceptions import DuplicateListenerError as DuplicateClassicListener, LoadBalancerNotFoundError
 from moto.elbv2 import models as elb_v2
 from moto.elbv2.exceptions import DuplicateListenerError, DuplicateLoadBalancerName
+from moto.sts.responses import TokenResponse
 
 
 def apply():
@@ -32,6 +34,7 @@ def apply():
     for name in ("delete_load_balancer", "create_listener", "modify_listener", "delete_listener"):
         setattr(elb_v2.ELBv2Backend, name, with_users(getattr(elb_v2.ELBv2Backend, name)))
     replace(AttributePicker, pick, "__call__")
+    replace(TokenResponse, authenticate, "_authenticate_and_authorize_normal_action")
     responses.method_names_from_class = cache(method_names_from_class)
 
 
@@ -39,6 +42,12 @@ def replace(owner, function, name=None):
     name = name or function.__name__
     function.before = getattr(owner, name, None)
     setattr(owner, name, function)
+
+
+def authenticate(self, resource="*"):
+    """A web identity has no key to sign with."""
+    if self._get_action() != "AssumeRoleWithWebIdentity":
+        ActionAuthenticatorMixin._authenticate_and_authorize_normal_action(self, resource)
 
 
 def describe_instance_topology(self):

@@ -142,7 +142,6 @@ pub(crate) mod changes {
 }
 
 /// Replaces names in braces in the annotations of a Service by these IDs of the account.
-#[cfg(any(feature = "aws", feature = "openstack"))]
 pub(crate) fn fill_in(service: &mut Service, ids: &BTreeMap<String, String>) {
     for value in service.annotations.values_mut() {
         for (name, id) in ids {

@@ -16,11 +16,11 @@ use anyhow::{Context as _, Result, anyhow};
 use async_trait::async_trait;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use skysail_host::credentials::{AwsAccessKeySpec, AwsSpec, CredentialSpec, ValueFrom};
+use skysail_host::credentials::{AwsAccessKeySpec, AwsSpec, AwsWebIdentitySpec, CredentialSpec, ValueFrom};
 use skysail_provider::{AddressKind, Node, NodeAddress, Service};
 use tokio::sync::OnceCell;
 
-pub use self::changes::{Classic, Kind, Managed, Network};
+pub use self::changes::{Classic, Kind, Managed, Network, WithRole};
 use crate::{
     cloud::{
         Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing, Settings,
@@ -95,6 +95,9 @@ struct Account {
     /// The ID of the access key, and its secret.
     key: String,
     secret: String,
+    /// The ARN of a role, and the token of the only identity that the role trusts.
+    role: String,
+    identity: String,
 }
 
 #[derive(Deserialize)]
@@ -139,6 +142,26 @@ impl<K> Aws<K> {
     }
 }
 
+impl<K: Kind> Aws<K> {
+    /// The access key, or the role of a web identity.
+    fn login(&self) -> AwsSpec {
+        let from = |name: &str| ValueFrom::Env(name.to_owned());
+        let access_key = || AwsAccessKeySpec { id: from("KEY"), secret: from("SECRET"), session_token: None };
+        let web_identity = || AwsWebIdentitySpec {
+            role_arn: self.account.role.clone(),
+            token: Some(from("IDENTITY")),
+            service_account_token: None,
+            session_name: None,
+            sts_url: Some(format!("http://{}", self.moto.address)),
+        };
+        AwsSpec {
+            access_key: (!K::HAS_ROLE).then(access_key),
+            web_identity: K::HAS_ROLE.then(web_identity),
+            ..AwsSpec::default()
+        }
+    }
+}
+
 #[async_trait]
 impl<K: Kind> Cloud for Aws<K> {
     const COMPONENT: &'static str = "aws";
@@ -159,14 +182,11 @@ impl<K: Kind> Cloud for Aws<K> {
         // Without KubernetesClusterID, so that the name of the cluster counts.
         let config = self.config(ec2, balancing, K::CONFIG);
         let key = |origin: &String, service: &str| {
-            let from = |name: &str| ValueFrom::Env(name.to_owned());
-            let access_key = AwsAccessKeySpec { id: from("KEY"), secret: from("SECRET"), session_token: None };
             let aws = AwsSpec {
                 region: REGION.to_owned(),
                 // The host of the proxy does not name the service.
                 service: Some(service.to_owned()),
-                access_key: Some(access_key),
-                ..AwsSpec::default()
+                ..self.login()
             };
             CredentialSpec { origins: vec![origin.clone()], aws: Some(aws), ..CredentialSpec::default() }
         };
@@ -183,7 +203,10 @@ impl<K: Kind> Cloud for Aws<K> {
                 ("aws".to_owned(), key(ec2, "ec2")),
                 ("balancing".to_owned(), key(balancing, BALANCING)),
             ]),
-            values: BTreeMap::from([("SECRET".to_owned(), self.account.secret.clone())]),
+            values: BTreeMap::from([
+                ("SECRET".to_owned(), self.account.secret.clone()),
+                ("IDENTITY".to_owned(), self.account.identity.clone()),
+            ]),
             public: BTreeMap::from([("KEY".to_owned(), self.account.key.clone())]),
         })
     }

@@ -125,6 +125,32 @@ pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Re
     world.until_settled("routes", async || delete(&world, &listed).await).await
 }
 
+/// The routes of two clusters in one account do not meet: a deletion in one cluster leaves those of
+/// the other one.
+///
+/// # Errors
+/// The provider does otherwise.
+pub async fn routes_of_other_clusters_are_left_alone<C: Routing>() -> Result<()> {
+    let (world, ours, before) = two_routes::<C>().await?;
+    let nodes = world.nodes(&["node-c"]).await?;
+    let theirs: Vec<NewRoute> = nodes.as_slice().iter().map(|node| wanted(node, "10.245.1.0/24")).collect();
+    let routes = world.provider.routes().context("the component has no routes")?;
+    let create_theirs = async || all(routes.create(&world.call, "other", &theirs).await);
+    world.until_settled("routes of the other cluster", create_theirs).await?;
+    let alone = world.cloud.routes().await?;
+    ensure!(alone != before, "the creation in the other cluster changed nothing in the cloud");
+    world.until_settled("routes", async || create(&world, &ours).await).await?;
+    let listed = list(&world).await?;
+    ensure!(listed.len() == 2, "two routes were created, and these are listed: {listed:?}");
+    world.until_settled("routes", async || delete(&world, &listed).await).await?;
+    same("the routes after the deletion of this cluster's", &world.cloud.routes().await?, &alone)?;
+    let listed = routes.list(&world.call, "other").await?;
+    let theirs: Vec<Route> = listed.into_iter().filter(|route| route.destination_cidr == "10.245.1.0/24").collect();
+    ensure!(theirs.len() == 1, "the other cluster's route is not listed there");
+    world.until_settled("routes", async || all(routes.delete(&world.call, "other", &theirs).await)).await?;
+    same("the routes at the end", &world.cloud.routes().await?, &before)
+}
+
 /// A refused credential is `Denied` in every call, and the routes stay.
 ///
 /// # Errors

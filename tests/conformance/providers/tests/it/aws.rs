@@ -1,4 +1,4 @@
-//! AWS: the feature `aws` of this crate, as `make test-aws` sets it.
+//! AWS, played by moto.
 
 use std::{
     io::{Read as _, Write as _},
@@ -19,6 +19,7 @@ use skysail_test_providers::{
 type Network = Aws<aws::Network>;
 type Managed = Aws<aws::Managed>;
 type Classic = Aws<aws::Classic>;
+type WithRole = Aws<aws::WithRole>;
 
 /// Machines and routes do not depend on the kind of load balancer.
 mod network {
@@ -44,6 +45,18 @@ mod classic {
 
     load_balancers!(Classic);
     judged_load_balancers!(Classic);
+}
+
+/// Of the kinds of credentials, a role by a web identity is the other one that asks AWS.
+mod web_identity {
+    use anyhow::Result;
+
+    suite!(WithRole:
+        machines::machines_are_found_by_id_and_by_name,
+        machines::a_refused_credential_is_denied,
+        balancers::a_second_ensure_changes_nothing,
+        balancers::a_deletion_leaves_nothing_and_may_be_repeated,
+    );
 }
 
 /// moto's answer to a form without a signature.

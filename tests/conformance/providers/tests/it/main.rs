@@ -17,7 +17,6 @@ type SimulatedInRust = Simulated<Rust>;
 type SimulatedInGo = Simulated<Go>;
 type SimulatedInJavaScript = Simulated<JavaScript>;
 
-#[cfg(feature = "aws")]
 mod aws;
 mod examples;
 mod hetzner;

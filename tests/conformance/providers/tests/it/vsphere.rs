@@ -15,7 +15,6 @@ use skysail_test_providers::{
 
 type Vcenter = World<Vsphere>;
 
-#[cfg(feature = "vsphere")]
 mod judged {
     use anyhow::Result;
     use skysail_test_providers::{published, suite::judged::machines as judged_machines};

@@ -11,6 +11,8 @@ use crate::cloud::{
 pub trait Kind: Send + Sync + 'static {
     /// The value of the annotation `type`.
     const TYPE: Option<&'static str>;
+    /// Whether the provider has a role by a web identity, in place of an access key.
+    const HAS_ROLE: bool = false;
     /// Further lines of the section `[Global]`.
     const CONFIG: &'static str = "";
     /// What the component and Amazon's provider do in different ways.
@@ -30,6 +32,10 @@ pub struct Network;
 /// Network Load Balancers with a security group each.
 #[derive(Debug)]
 pub struct Managed;
+
+/// As [`Network`], with a role by a web identity.
+#[derive(Debug)]
+pub struct WithRole;
 
 /// Classic Load Balancers.
 #[derive(Debug)]
@@ -160,6 +166,19 @@ impl Kind for Managed {
             ("a group of the user", |service| annotate(service, "security-groups", "{group}")),
             ("a group that does not exist", |service| annotate(service, "security-groups", "sg-0123456789abcdef0")),
         ]
+    }
+}
+
+impl Kind for WithRole {
+    const TYPE: Option<&'static str> = Network::TYPE;
+    const HAS_ROLE: bool = true;
+
+    fn changes() -> Vec<Change> {
+        Network::changes()
+    }
+
+    fn more_services() -> Vec<Change> {
+        Network::more_services()
     }
 }
 
