@@ -109,7 +109,7 @@ pub(crate) struct Monitor {
 }
 
 /// A node as a member of a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Member {
     pub(crate) node: String,
     pub(crate) address: String,

@@ -10,6 +10,7 @@ mod create;
 mod delete;
 mod floating_ip;
 mod inventory;
+mod left;
 mod listeners;
 mod pools;
 mod security_group;
@@ -366,10 +367,17 @@ impl<C: Cloud> Task<'_, C> {
             return Err(Error::Unavailable(format!("no node has a provider ID yet, so no subnet is known; {remedy}")));
         };
         let server = crate::machines::server_id(self.settings, provider_id)?;
+        let key = format!("subnet of {} of {server}", member.address);
+        if let Some(subnet) = self.cloud.remembered(&key) {
+            return Ok(subnet);
+        }
         let call = Call::get(Api::Network, &["ports"]).query("device_id", server);
         let ports: Vec<Port> = self.cloud.list(call.queries("fields", ["id", "fixed_ips"]))?;
         let mut addresses = ports.into_iter().flat_map(|port| port.fixed_ips);
         let found = addresses.find(|fixed| fixed.ip_address == member.address).map(|fixed| fixed.subnet_id);
+        if let Some(subnet) = &found {
+            self.cloud.remember(&key, subnet);
+        }
         found.ok_or_else(|| {
             Error::Unavailable(format!(
                 "no port of server {server} has the address {} of node {}, so no subnet is known; {remedy}",

@@ -23,6 +23,9 @@ impl<C: Cloud> Task<'_, C> {
     /// Makes listeners, pools, members and monitors what the Service asks for.
     pub(super) fn reconcile_listeners(&self, share: &Share<'_>) -> Result<()> {
         let Share { plan, lb, is_owner, .. } = *share;
+        if let Some(result) = self.go_on(share) {
+            return result;
+        }
         let all = self.listeners(lb)?;
         let pools = self.pools(lb)?;
         let (ours, theirs): (Vec<_>, Vec<_>) = all.iter().partition(|listener| is_ours(listener, &plan.name, is_owner));
@@ -37,12 +40,16 @@ impl<C: Cloud> Task<'_, C> {
         }
         let surplus = ours.iter().filter(|listener| !plan.listeners.iter().any(|wanted| is_the_one(wanted, listener)));
         let surplus: Vec<&LbListener> = surplus.copied().collect();
+        let is_surplus = !surplus.is_empty();
         // A listener with another protocol has the port: it goes before the new one comes. The
         // others go last, so that nothing is interrupted that can stay.
         let (first, last): (Vec<_>, Vec<_>) =
             surplus.into_iter().partition(|listener| plan.listeners.iter().any(|wanted| collides(wanted, listener)));
         self.delete_listeners(lb, &first, &pools)?;
         let actual = self.actual(share, &ours, &pools)?;
+        if let Some(outdated) = self.only_members_differ(share, &actual).filter(|_| !is_surplus) {
+            return self.replace_members(share, outdated);
+        }
         for (wanted, actual) in plan.listeners.iter().zip(actual) {
             let listener = self.reconcile_listener(share, wanted, actual.listener)?;
             self.reconcile_pool(share, wanted, &listener, actual)?;
@@ -156,6 +163,11 @@ pub(super) fn body(wanted: &Listener, load_balancer: &str) -> Value {
         set("allowed_cidrs", json!(texts(cidrs)));
     }
     body
+}
+
+/// Whether an existing listener is what the Service asks for.
+pub(super) fn is_right(wanted: &Listener, actual: &LbListener, name: &str) -> bool {
+    changes(wanted, actual, name).is_empty()
 }
 
 /// The fields of an existing listener that differ.

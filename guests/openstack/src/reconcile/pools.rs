@@ -67,26 +67,19 @@ impl<C: Cloud> Task<'_, C> {
 
     fn reconcile_members(&self, share: &Share<'_>, wanted: &Listener, pool: &str, actual: &Actual<'_>) -> Result<()> {
         let Share { plan, lb, members, .. } = *share;
-        let targets = members.iter().filter(|_| wanted.pool.node_port != 0);
-        let target =
-            |member: &Member| (member.node.clone(), member.address.clone(), wanted.pool.node_port, health_port(wanted));
-        let desired: Vec<Key> = distinct(targets.map(target));
+        let desired = desired(wanted, members);
         let serial = self.settings.load_balancer.serial_api;
-        let is_known = match &actual.members {
-            Members::Whole(_) => true,
-            Members::WithoutMonitorPort(_) => serial || !has_monitor_port(wanted, actual.monitor.as_ref()),
-            Members::Unread => false,
+        let known = match &actual.members {
+            Members::WithoutMonitorPort(members) if serial => Some(members),
+            members => known(members, wanted, actual.monitor.as_ref()),
         };
-        let read = match &actual.members {
-            Members::Whole(members) | Members::WithoutMonitorPort(members) if is_known => members,
-            _ if self.is_checked(pool, &desired) => return Ok(()),
-            _ => {
+        let read = match known {
+            Some(members) => members,
+            None if self.is_checked(pool, &desired) => return Ok(()),
+            None => {
                 self.check_room(lb)?;
                 &self.members_of(pool)?
             }
-        };
-        let key = |member: &LbMember| {
-            (member.name.clone(), member.address.clone(), member.protocol_port, member.monitor_port)
         };
         // A change that this call does not finish must not be taken for what an earlier call found.
         let begin = || {
@@ -97,13 +90,13 @@ impl<C: Cloud> Task<'_, C> {
         if serial {
             begin();
             self.reconcile_members_one_by_one(share, wanted, pool, read)?;
-        } else if distinct(read.iter().map(key)) != desired {
+        } else if differ(wanted, members, read) {
             let subnet = self.member_subnet(plan, Some(lb), members)?;
             begin();
             let body = json!({"members": self::members(wanted, members, subnet.as_deref())});
             self.write(lb, Call::put(Api::LoadBalancer, &["pools", pool, "members"], body))?;
         }
-        if !is_known {
+        if known.is_none() {
             self.cloud.remember(&checked(pool), &digest(&desired));
         }
         Ok(())
@@ -174,6 +167,44 @@ impl<C: Cloud> Task<'_, C> {
         let call = Call::post(Api::LoadBalancer, &["healthmonitors"], json!({"healthmonitor": body}));
         self.write(lb, call).map(drop)
     }
+}
+
+/// The members that the Service asks for.
+fn desired(wanted: &Listener, members: &[Member]) -> Vec<Key> {
+    let targets = members.iter().filter(|_| wanted.pool.node_port != 0);
+    distinct(
+        targets.map(|member| (member.node.clone(), member.address.clone(), wanted.pool.node_port, health_port(wanted))),
+    )
+}
+
+/// Whether a pool has other members than the Service asks for.
+pub(super) fn differ(wanted: &Listener, members: &[Member], read: &[LbMember]) -> bool {
+    let key =
+        |member: &LbMember| (member.name.clone(), member.address.clone(), member.protocol_port, member.monitor_port);
+    distinct(read.iter().map(key)) != desired(wanted, members)
+}
+
+/// The members of a pool, if all that distinguishes them was read.
+pub(super) fn known<'m>(
+    members: &'m Members,
+    wanted: &Listener,
+    monitor: Option<&LbMonitor>,
+) -> Option<&'m Vec<LbMember>> {
+    match members {
+        Members::Whole(members) => Some(members),
+        Members::WithoutMonitorPort(members) => (!has_monitor_port(wanted, monitor)).then_some(members),
+        Members::Unread => None,
+    }
+}
+
+/// Whether an existing pool with this monitor is what the Service asks for, without its members.
+pub(super) fn is_right(wanted: &Listener, pool: &LbPool, present: Option<&LbMonitor>) -> bool {
+    let monitor = match (&wanted.pool.monitor, present) {
+        (None, None) => true,
+        (Some(wanted), Some(present)) => present.r#type == wanted.r#type && same(wanted, present),
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    monitor && pool.protocol == wanted.pool.protocol && changes(wanted, pool).is_empty()
 }
 
 /// Whether the members have a port of the health check, or may have one of former settings.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod deletion;
+mod left;
 mod many_ports;
 mod public_address;
 mod refusals;
@@ -19,8 +20,8 @@ use crate::{
 
 const LB: Api = Api::LoadBalancer;
 
-/// More calls than any Service needs until a change is done.
-const CALLS_MAX: usize = 60;
+/// More calls than any Service needs until a change is done: one for each pool, and some more.
+const CALLS_MAX: usize = 150;
 
 struct World {
     cloud: Fake,

@@ -198,7 +198,7 @@ class Cloud:
         self.write("octavia.conf", {
             "DEFAULT": common,
             # Octavia's default of 1000 load balancers would take an hour.
-            "api_settings": {"auth_strategy": "keystone", "pagination_max_limit": "10", "enabled_provider_drivers": "amphora:Amphorae",
+            "api_settings": {"auth_strategy": "keystone", "pagination_max_limit": "25", "enabled_provider_drivers": "amphora:Amphorae",
                              "default_provider_driver": "amphora"},
             "database": self.database("octavia"),
             "oslo_messaging": {"topic": "octavia_prov"},

@@ -259,7 +259,7 @@ impl Cloud for OpenStack {
 #[async_trait]
 impl Balancers for OpenStack {
     // The `pagination_max_limit` of `cloud.py`.
-    const PAGE: usize = 10;
+    const PAGE: usize = 25;
 
     async fn balancers(&self) -> Result<Vec<String>> {
         self.lines("balancers")
@@ -319,6 +319,10 @@ impl Cloud for WithApplicationCredential {
 
     fn settings(&self, origins: &[String]) -> Result<Settings> {
         self.0.settings(origins)
+    }
+
+    fn is_write(request: &Request) -> bool {
+        OpenStack::is_write(request)
     }
 
     async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>> {

@@ -243,14 +243,33 @@ fn networks() -> Vec<Change> {
 }
 
 /// What the README of the guest explains.
-pub(super) const DIFFERENCES: &[Difference] = &[Difference {
-    cases: &[
-        "a limit that is no number",
-        "a timeout that is no number",
-        "a monitor's delay that is no number",
-        "nodes by a key that is none",
-    ],
-    lines: &[],
-    reason: "the vendor's provider logs a value that it cannot read and uses the default; the component refuses the \
-             Service with an Event",
-}];
+pub(super) const DIFFERENCES: &[Difference] = &[
+    Difference {
+        cases: &[
+            "a limit that is no number",
+            "a timeout that is no number",
+            "a monitor's delay that is no number",
+            "nodes by a key that is none",
+        ],
+        lines: &[],
+        reason: "the vendor's provider logs a value that it cannot read and uses the default; the component refuses \
+                 the Service with an Event",
+    },
+    Difference {
+        cases: &["source ranges of both families"],
+        lines: &[],
+        reason: "the vendor's provider sends the ranges of both families, and Octavia refuses those of the other one; \
+                 the component sends those of the load balancer's family",
+    },
+    Difference {
+        cases: &["change to session affinity"],
+        lines: &["pool "],
+        reason: "the vendor's provider leaves the affinity of existing pools as it is; the component changes it",
+    },
+    Difference {
+        cases: &["change to HTTP with X-Forwarded-For"],
+        lines: &[],
+        reason: "the vendor's provider creates the listener of the other protocol before it deletes the former one, \
+                 and Octavia refuses a second one on the port; the component replaces the listener",
+    },
+];

@@ -1,0 +1,116 @@
+//! What one call leaves to the next one.
+//!
+//! Octavia makes one change after the other, so a change of several pools takes several calls. The
+//! calls after the first one make what is left, and read nothing again but the load balancer.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use skysail_guest_sdk::{Error, Result};
+
+use super::{Share, Task, UPDATE_WAIT, contents::Actual, listeners, pools};
+use crate::{
+    client::{Call, Cloud},
+    plan::{Member, Plan},
+    settings::Api,
+    wire::LbListener,
+};
+
+/// The pools whose members are still to be replaced; all else is right. Kept for a minute.
+#[derive(Deserialize, Serialize)]
+struct Left {
+    /// Digest of what the Service asks for.
+    wanted: String,
+    pools: Vec<Outdated>,
+}
+
+/// A pool whose members are to be replaced.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Outdated {
+    pool: String,
+    /// Index of the listener in the plan.
+    listener: usize,
+}
+
+impl<C: Cloud> Task<'_, C> {
+    /// Notes that a load balancer is created with all that the Service asks for.
+    pub(super) fn leave_nothing(&self, load_balancer: &str, plan: &Plan, members: &[Member]) {
+        self.leave(load_balancer, digest(plan, members), Vec::new());
+    }
+
+    /// Makes what an earlier call has left; none if no call has left anything, or if the Service
+    /// asks for something else now.
+    pub(super) fn go_on(&self, share: &Share<'_>) -> Option<Result<()>> {
+        let key = key(&share.lb.id);
+        let known = self.cloud.remembered(&key).filter(|known| !known.is_empty())?;
+        // Every call that changes something, or fails, leaves nothing of what was left before.
+        self.cloud.remember(&key, "");
+        let left: Left = serde_json::from_str(&known).ok()?;
+        (left.wanted == digest(share.plan, share.members)).then(|| self.replace_members(share, left.pools))
+    }
+
+    /// Replaces the members of the first of these pools.
+    ///
+    /// # Errors
+    ///
+    /// `retry-after` where everything went well: the next call goes on.
+    pub(super) fn replace_members(&self, share: &Share<'_>, mut outdated: Vec<Outdated>) -> Result<()> {
+        let Share { plan, lb, members, .. } = *share;
+        let wanted = |place: &Outdated| plan.listeners.get(place.listener);
+        let Some((listener, Outdated { pool, .. })) = outdated.first().and_then(|first| wanted(first).zip(Some(first)))
+        else {
+            return Ok(());
+        };
+        self.check_room(lb)?;
+        let subnet = self.member_subnet(plan, Some(lb), members)?;
+        let body = json!({"members": pools::members(listener, members, subnet.as_deref())});
+        let answer = self.cloud.send(Call::put(Api::LoadBalancer, &["pools", pool, "members"], body));
+        let message = format!("load balancer {} replaces the members of pool {pool}", lb.id);
+        match answer {
+            Ok(_) => drop(outdated.remove(0)),
+            Err(Error::RetryAfter(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.leave(&lb.id, digest(plan, members), outdated);
+        answer.and(Err(Error::retry_after(UPDATE_WAIT, message)))
+    }
+
+    /// The pools with other members than the Service asks for; none if anything else differs, too.
+    pub(super) fn only_members_differ(&self, share: &Share<'_>, actual: &[Actual<'_>]) -> Option<Vec<Outdated>> {
+        let Share { plan, members, .. } = *share;
+        if self.settings.load_balancer.serial_api {
+            return None;
+        }
+        let mut outdated = Vec::new();
+        for (listener, (wanted, actual)) in plan.listeners.iter().zip(actual).enumerate() {
+            let is_right = |present: &LbListener| listeners::is_right(wanted, present, &plan.name);
+            let pool = actual.pool.filter(|_| actual.listener.is_some_and(is_right))?;
+            if !pools::is_right(wanted, pool, actual.monitor.as_ref()) {
+                return None;
+            }
+            let read = pools::known(&actual.members, wanted, actual.monitor.as_ref())?;
+            if pools::differ(wanted, members, read) {
+                outdated.push(Outdated { pool: pool.id.clone(), listener });
+            }
+        }
+        Some(outdated)
+    }
+
+    fn leave(&self, load_balancer: &str, wanted: String, pools: Vec<Outdated>) {
+        if let Ok(left) = serde_json::to_string(&Left { wanted, pools }) {
+            self.cloud.remember(&key(load_balancer), &left);
+        }
+    }
+}
+
+fn key(load_balancer: &str) -> String {
+    format!("left of {load_balancer}")
+}
+
+fn digest(plan: &Plan, members: &[Member]) -> String {
+    let mut hasher = DefaultHasher::new();
+    // The types of the contract have no hash.
+    (&plan.name, format!("{:?}", plan.listeners), members).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
