@@ -38,7 +38,7 @@ picture: ## run the demonstration and draw its output as deploy/docs/demo.svg, t
 test: ## all tests but those of test-openstack, also against a real API server and a real Incus (root or sudo; about an hour from nothing)
 	@.ci/test
 
-test-openstack: ## the suite of every provider against the real services of OpenStack (no root)
+test-openstack: ## the suite of every provider against the real services of OpenStack, and packets through its load balancers (root or sudo)
 	@.ci/test openstack
 
 check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no root

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 # The folder of the sources gets no other files.
@@ -44,6 +46,8 @@ class Failed(Exception):
 
 
 class Cloud:
+    operator = questions.Operator
+
     def __init__(self, parent):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="openstack-", dir=pathlib.Path(parent).resolve()))
         self.sockets = {name: socket.create_server(("127.0.0.1", 0), backlog=128) for name in SERVICES}
@@ -58,7 +62,7 @@ class Cloud:
         for name in SERVICES:
             self.run(name)
         self.wait_for("keystone")
-        operator = questions.Operator(self.folder, self.urls)
+        operator = self.operator(self.folder, self.urls)
         operator.catalogue(TYPES, PATHS)
         (self.folder / "catalogue.ready").touch()
         for name in SERVICES:
@@ -67,15 +71,19 @@ class Cloud:
         return operator
 
     def run(self, name):
-        log = open(self.folder / f"{name}.log", "w")
         fd = self.sockets[name].fileno()
-        env = os.environ | {"PYTHONPATH": f"{self.folder}:{HERE}", "PYTHONWARNINGS": "ignore",
-                            "PYTHONDONTWRITEBYTECODE": "1"}
-        self.processes[name] = subprocess.Popen(
-            [sys.executable, HERE / "service.py", name, self.folder, str(fd)], cwd=self.folder, env=env,
-            stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[fd])
+        self.spawn(name, [str(fd)], pass_fds=[fd])
         # Else a service that ended would still take connections, and never answer.
         self.sockets[name].close()
+
+    def spawn(self, name, arguments, **options):
+        # Neutron writes files into the folder for temporary files.
+        env = os.environ | {"PYTHONPATH": f"{self.folder}:{HERE}", "PYTHONWARNINGS": "ignore",
+                            "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.folder)}
+        with open(self.folder / f"{name}.log", "w") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, HERE / "service.py", name, self.folder, *arguments], cwd=self.folder, env=env,
+                stdin=subprocess.PIPE, stdout=log, stderr=log, **options)
 
     def wait_for(self, name):
         end = time.monotonic() + READY_SECONDS
@@ -210,18 +218,33 @@ class Cloud:
         })
 
 
-def main():
+def end_with_the_test():
+    """Interrupts a question whose test was killed."""
+    hangup = select.poll()
+    hangup.register(sys.stdin, 0)
+    hangup.poll()
+    # Without a question the loop of `main` ends first.
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(kind=Cloud):
     # As the end of the standard input: stops the services and deletes the folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    cloud, failed = Cloud(sys.argv[1]), None
+    threading.Thread(target=end_with_the_test, daemon=True).start()
+    cloud, failed = kind(sys.argv[1]), None
     try:
         operator = cloud.start()
         print(json.dumps({"services": cloud.urls, "folder": str(cloud.folder)}), flush=True)
         for line in sys.stdin:
             print(json.dumps(operator.answer(json.loads(line))), flush=True)
+    except BrokenPipeError:
+        # Nobody reads the answer: the test was killed.
+        pass
     except Exception as error:
         failed = error if isinstance(error, Failed) else f"{error!r}; see the logs in {cloud.folder}"
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         cloud.stop()
         # The logs of a failure stay.
         if failed is None:

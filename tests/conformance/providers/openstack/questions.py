@@ -46,7 +46,8 @@ SELECT printf('floating IP "%s" %s', a.description, iif(p.id IS NULL, 'of no por
   FROM floatingips f JOIN standardattributes a ON a.id = f.standard_attr_id LEFT JOIN ports p ON p.id = fixed_port_id
   WHERE f.project_id = :project
 UNION ALL
-SELECT 'a port of a load balancer' FROM ports WHERE project_id = :project AND device_owner = 'Octavia'
+SELECT 'a port of a load balancer' FROM ports WHERE project_id = :project
+  AND device_owner IN ('Octavia', 'ovn-lb:vip', 'ovn-lb-hm:distributed')
 UNION ALL
 SELECT printf('security group %s', name) FROM securitygroups WHERE project_id = :project AND name != 'default'
 UNION ALL
@@ -67,6 +68,9 @@ SELECT printf('address pair %s of %s', a.ip_address, i.ip_address) FROM alloweda
 
 
 class Operator:
+    # The ID of Octavia's flavor; empty without flavors.
+    flavor = ""
+
     def __init__(self, folder, urls):
         self.folder, self.urls = folder, urls
         self.session = requests.Session()
@@ -133,7 +137,9 @@ class Operator:
         headers = {"X-Auth-Token": self.token("admin", "admin", "admin"), "Content-Type": "application/octet-stream"}
         self.session.put(url, data=b"no system", headers=headers).raise_for_status()
         self.image = image
+        self.offer_flavors()
 
+    def offer_flavors(self):
         profile = self.create("octavia", "/v2.0/lbaas/flavorprofiles", "flavorprofile", name="single",
                               provider_name="amphora", flavor_data='{"loadbalancer_topology": "SINGLE"}')["id"]
         self.flavor = self.create("octavia", "/v2.0/lbaas/flavors", "flavor", name="single",

@@ -1,8 +1,8 @@
-"""One service of OpenStack in one process: `service.py NAME FOLDER FD`.
+"""One service of OpenStack in one process: `service.py NAME FOLDER [FD]`.
 
 NAME is a key of SERVICES, FOLDER has the service's configuration and becomes the place of its
 database, FD is the socket on which the service listens. The process makes its database, serves, and
-ends with its standard input.
+ends with its standard input. `driver-agent` is the other process of Octavia, without a socket.
 
 The code of each service is that of its release. What differs from an operator's cloud:
 
@@ -23,7 +23,7 @@ import time
 import warnings
 
 warnings.simplefilter("ignore")
-NAME, FOLDER, FD = sys.argv[1], sys.argv[2], int(sys.argv[3])
+NAME, FOLDER, *REST = sys.argv[1:]
 # The services read the command line as their own.
 sys.argv = [NAME]
 
@@ -155,13 +155,36 @@ def nova():
 def neutron():
     os.environ["OS_NEUTRON_CONFIG_DIR"] = FOLDER
     os.environ["OS_NEUTRON_CONFIG_FILES"] = "neutron.conf"
+    # The mechanism driver for OVN shares out events among so many processes.
+    os.environ["ASGI_WORKERS"] = "1"
     from neutron import server
     from neutron.db.migration.models import head
     from neutron.server import api
     from sqlalchemy import create_engine
 
     head.get_metadata().create_all(create_engine(f"sqlite:///{config_file('neutron.db')}"))
+    answer_all_events()
     return server.boot_server(api.api_server, prog="neutron-api")
+
+
+def answer_all_events():
+    """Lets the threads that commit to OVN's databases read nothing of SQLite.
+
+    Another thread may wait for such a commit while it has SQLite's lock. Neutron's processes share
+    out the events by a table; here is one process. One event asks for a router before it is queued;
+    here it asks afterwards.
+    """
+    from neutron.plugins.ml2.drivers.ovn.mech_driver.ovsdb import ovsdb_monitor
+
+    def notify(self, event, row, updates=None):
+        for everywhere in (True, False):
+            self.notify_handler.notify(event, row, updates, global_=everywhere)
+
+    ovsdb_monitor.OvnIdlDistributedLock.notify = notify
+    kind = ovsdb_monitor.LogicalSwitchPortUpdateLogicalRouterPortEvent
+    matches, run = kind.match_fn, kind.run
+    kind.match_fn = ovsdb_monitor.LogicalSwitchPortEvent.match_fn
+    kind.run = lambda self, *event: matches(self, *event) and run(self, *event)
 
 
 def octavia():
@@ -192,12 +215,26 @@ def octavia():
         session.commit()
     application = app.setup_app(argv=["octavia-api", "--config-file", config_file("octavia.conf")])
     import worker
-    from oslo_config import cfg
 
-    # Octavia's default, which SQLite's connections do not have.
-    cfg.CONF.set_override("pool_timeout", None, "database")
+    forget_the_pool_timeout()
     worker.start()
     return application
+
+
+def driver_agent():
+    """Records in Octavia's database what the provider `ovn` reports, until the process ends."""
+    sys.argv += ["--config-file", config_file("octavia.conf")]
+    from octavia.cmd import driver_agent as agent
+
+    forget_the_pool_timeout()
+    agent.main()
+
+
+def forget_the_pool_timeout():
+    """SQLite's connections do not have this default of Octavia's."""
+    from oslo_config import cfg
+
+    cfg.CONF.set_override("pool_timeout", None, "database")
 
 
 SERVICES = {
@@ -209,12 +246,15 @@ SERVICES = {
 def main():
     threading.Thread(target=end_with_standard_input, daemon=True).start()
     prepare_sqlite()
+    if NAME == "driver-agent":
+        return driver_agent()
     application = SERVICES[NAME]()
     from werkzeug.serving import make_server
 
     # `make_server` duplicates the socket.
-    address, port = socket.socket(fileno=os.dup(FD)).getsockname()
-    server = make_server(address, port, application, threaded=True, fd=FD)
+    fd = int(REST[0])
+    address, port = socket.socket(fileno=os.dup(fd)).getsockname()
+    server = make_server(address, port, application, threaded=True, fd=fd)
     open(config_file(f"{NAME}.ready"), "w").close()
     server.serve_forever()
 

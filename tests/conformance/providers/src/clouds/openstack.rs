@@ -2,6 +2,7 @@
 //! folder `openstack` of this crate has the program that starts them.
 
 mod changes;
+mod traffic;
 
 use std::{collections::BTreeMap, fs, net::SocketAddr, process::Command, time::Duration};
 
@@ -15,6 +16,7 @@ use skysail_host::credentials::{
 use skysail_provider::{AddressKind, Node, NodeAddress, Service};
 use tokio::sync::OnceCell;
 
+pub use self::traffic::Answers;
 use crate::{
     cloud::{
         Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing, Settings,
@@ -42,8 +44,18 @@ const SERVICES: [(&str, &str); 4] = [
     ("octavia", "https://octavia.example.com:9876"),
 ];
 
-/// All tests of a process share the services; each has a project of its own.
-static RUNNING: OnceCell<Running> = OnceCell::const_new();
+/// The driver of Octavia without a network behind it. All tests of a process share the services;
+/// each has a project of its own.
+static AMPHORA: Driver = Driver { program: "cloud.py", balancer: "", running: OnceCell::const_new() };
+
+/// A driver of Octavia, and the services that have it.
+struct Driver {
+    /// The program that starts the services.
+    program: &'static str,
+    /// Lines of the section `[LoadBalancer]`.
+    balancer: &'static str,
+    running: OnceCell<Running>,
+}
 
 struct Running {
     program: Program,
@@ -51,11 +63,11 @@ struct Running {
 }
 
 impl Running {
-    fn start() -> Result<Self> {
+    fn start(program: &str) -> Result<Self> {
         let folder = component::target()?.join("openstack");
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         let mut command = Command::new(component::tool("openstack", "openstack/bin/python")?);
-        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/openstack/cloud.py")).arg(folder);
+        command.arg(format!("{}/openstack/{program}", env!("CARGO_MANIFEST_DIR"))).arg(folder);
         let (program, facts) = Program::start(command, READY_WITHIN)?;
         let address = |(name, _)| {
             let url = facts.pointer(&format!("/services/{name}")).and_then(Value::as_str).unwrap_or_default();
@@ -69,6 +81,7 @@ impl Running {
 
 /// A project of its own, with a user, a network and a router.
 pub struct OpenStack {
+    driver: &'static Driver,
     running: &'static Running,
     account: Account,
     /// [`Self::account`] as the program wrote it.
@@ -102,15 +115,15 @@ struct Machine {
 }
 
 impl OpenStack {
-    async fn open() -> Result<Self> {
-        let running = RUNNING
-            .get_or_try_init(async || {
-                tokio::task::spawn_blocking(Running::start).await.context("the start panicked")?
-            })
+    async fn open(driver: &'static Driver) -> Result<Self> {
+        let start = || Running::start(driver.program);
+        let running = driver
+            .running
+            .get_or_try_init(async || tokio::task::spawn_blocking(start).await.context("the start panicked")?)
             .await?;
         let facts = running.program.ask(&json!({"do": "account"}))?;
         let account = Account::deserialize(&facts).context("the program describes no account")?;
-        Ok(Self { running, account, facts, login: Login::Password })
+        Ok(Self { driver, running, account, facts, login: Login::Password })
     }
 
     fn ask<const N: usize>(&self, what: &str, more: [(&str, Value); N]) -> Result<Value> {
@@ -126,9 +139,10 @@ impl OpenStack {
         let Account { router, external, names, .. } = &self.account;
         let id = |name: &str| names.get(name).map(String::as_str).unwrap_or_default();
         let (subnet, floating_subnet) = (id("subnet"), id("floating-subnet"));
+        let balancer = self.driver.balancer;
         format!(
             "[Global]\nauth-url = {keystone}/v3\nregion = RegionOne\n{keys}\
-             [LoadBalancer]\nfloating-network-id = {external}\n\
+             [LoadBalancer]\nfloating-network-id = {external}\n{balancer}\
              [LoadBalancerClass \"inside\"]\nsubnet-id = {subnet}\nmember-subnet-id = {subnet}\n\
              [LoadBalancerClass \"outside\"]\nfloating-network-id = {external}\n\
              floating-subnet-id = {floating_subnet}\n\
@@ -189,7 +203,7 @@ impl Cloud for OpenStack {
     const WAIT_MAX: Duration = Duration::from_millis(80);
 
     async fn start() -> Result<Self> {
-        Self::open().await
+        Self::open(&AMPHORA).await
     }
 
     fn services(&self) -> Vec<SocketAddr> {
@@ -306,7 +320,7 @@ impl Cloud for WithApplicationCredential {
     const COMPONENT: &'static str = OpenStack::COMPONENT;
 
     async fn start() -> Result<Self> {
-        let mut cloud = OpenStack::open().await?;
+        let mut cloud = OpenStack::open(&AMPHORA).await?;
         let made = cloud.ask("application_credential", [])?;
         let text = |key| made.get(key).and_then(Value::as_str).map(str::to_owned).context("no application credential");
         cloud.login = Login::ApplicationCredential { id: text("id")?, secret: text("secret")? };

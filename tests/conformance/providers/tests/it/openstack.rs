@@ -24,6 +24,8 @@ use skysail_test_providers::{
     world::World,
 };
 
+mod traffic;
+
 mod password {
     use anyhow::Result;
 
