@@ -171,8 +171,7 @@ impl Request {
         }
     }
 
-    /// Sets the body to these pairs as a form: `application/x-www-form-urlencoded`, where a blank is
-    /// `+`.
+    /// Sets the body to these pairs as a form, `application/x-www-form-urlencoded`. A blank is `+`.
     #[must_use]
     pub fn form<'a>(self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut body = String::new();

@@ -10,8 +10,8 @@ from xml.sax.saxutils import escape
 
 from moto.core.utils import get_service_model
 
-# The versions that the APIs of EC2, of the two generations of load balancers, and of the token service have in a
-# request.
+# The versions that the APIs of EC2, of the two generations of load balancers, and of the token
+# service have in a request.
 SERVICES = {"2016-11-15": "ec2", "2012-06-01": "elb", "2015-12-01": "elbv2", "2011-06-15": "sts"}
 
 

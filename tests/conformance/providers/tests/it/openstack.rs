@@ -1,10 +1,7 @@
 //! OpenStack: the feature `openstack` of this crate, as `make test-openstack` sets it.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -65,13 +62,23 @@ fn is_login(request: &Request) -> bool {
     request.method == "POST" && request.path.starts_with("/v3/auth/tokens")
 }
 
-/// The host replaces no token that is younger.
-const TOKEN_AGE_MIN: Duration = Duration::from_secs(31);
+/// The host replaces a token that the cloud refuses after half a minute, and the next one later.
+async fn until_the_host_may_replace_the_token() {
+    tokio::time::sleep(Duration::from_secs(31)).await;
+}
 
 /// From the n-th request on, the services refuse the token that the request has: the host logs in
 /// once, and the call goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_expires_during_a_call_is_renewed_once() -> Result<()> {
+    // Of the eight requests of a new load balancer.
+    for place in [0, 3, 6] {
+        token_expires_at(place).await.with_context(|| format!("the token expires at request {place}"))?;
+    }
+    leaks::none()
+}
+
+async fn token_expires_at(place: usize) -> Result<()> {
     const REFUSAL: &str = r#"{"error": {"code": 401, "message": "The request you have made requires authentication.",
         "title": "Unauthorized"}}"#;
     let world = World::<OpenStack>::start().await?;
@@ -80,28 +87,21 @@ async fn a_token_that_expires_during_a_call_is_renewed_once() -> Result<()> {
     world.ensure(&service, &nodes).await?;
     let whole = world.cloud.balancers().await?;
     world.ensure_deleted(&service).await?;
-    // Of the ten requests of a new load balancer.
-    for place in [0, 3, 7] {
-        tokio::time::sleep(TOKEN_AGE_MIN).await;
-        // The token that has expired, as soon as the request at the place has shown it.
-        let (old, reached) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
-        let seen = Arc::clone(&reached);
-        world.proxy.decide(move |request| {
-            let Some(token) = token(request).filter(|_| !is_login(request)) else { return Verdict::Pass };
-            let mut old = old.lock().unwrap_or_else(PoisonError::into_inner);
-            if old.is_none() && request.number >= place {
-                seen.store(true, Ordering::SeqCst);
-                *old = Some(token.clone());
-            }
-            if *old == Some(token) { Verdict::Answer(Reply::new(401, REFUSAL)) } else { Verdict::Pass }
-        });
-        world.ensure(&service, &nodes).await.with_context(|| format!("the token expires at request {place}"))?;
-        let logins = world.proxy.take().iter().filter(|request| is_login(request)).count();
-        world.proxy.pass();
-        same(&format!("the cloud after a new token at request {place}"), &world.cloud.balancers().await?, &whole)?;
-        world.ensure_deleted(&service).await?;
-        ensure!(reached.load(Ordering::SeqCst), "no request {place}");
-        ensure!(logins == 1, "the host logs in {logins} times because of one token");
-    }
-    leaks::none()
+    until_the_host_may_replace_the_token().await;
+    // The token that has expired, as soon as the request at the place has shown it.
+    let old = Arc::new(Mutex::new(None));
+    let expired = Arc::clone(&old);
+    world.proxy.decide(move |request| {
+        let Some(token) = token(request).filter(|_| !is_login(request)) else { return Verdict::Pass };
+        let mut old = old.lock().unwrap_or_else(PoisonError::into_inner);
+        if old.is_none() && request.number >= place {
+            *old = Some(token.clone());
+        }
+        if *old == Some(token) { Verdict::Answer(Reply::new(401, REFUSAL)) } else { Verdict::Pass }
+    });
+    world.ensure(&service, &nodes).await?;
+    let logins = world.proxy.take().iter().filter(|request| is_login(request)).count();
+    ensure!(expired.lock().unwrap_or_else(PoisonError::into_inner).is_some(), "the call has fewer requests");
+    ensure!(logins == 1, "the host logs in {logins} times because of one token");
+    same("the cloud after the login", &world.cloud.balancers().await?, &whole)
 }
