@@ -187,8 +187,9 @@ class Operator:
         machines = [self.until(server, who(account), "ACTIVE") for server in servers]
         machines = [{"id": server["id"], "name": server["name"], "address": server["addresses"]["nodes"][0]["addr"]}
                     for server in machines]
-        for name in names[len(made):]:
-            machines.append(machines[0] | {"id": str(uuid.uuid4()), "name": name})
+        for number, name in enumerate(names[len(made):]):
+            address = f"10.6.{200 + number // 250}.{1 + number % 250}"
+            machines.append({"id": str(uuid.uuid4()), "name": name, "address": address})
         self.copy_rows(machines[0]["id"], machines[len(made):])
         return {"machines": machines}
 
