@@ -148,6 +148,13 @@ impl HttpClient {
         Redaction::new(self.credentials.current(), Arc::clone(&self.credentials)).now().seeks()
     }
 
+    /// The text without the values of the provider's credentials.
+    #[must_use]
+    pub fn redacted(&self, text: &str) -> String {
+        let redaction = Redaction::new(self.credentials.current(), Arc::clone(&self.credentials));
+        redaction.now().text(text).into_owned()
+    }
+
     /// The operator's rules.
     #[must_use]
     pub fn policy(&self) -> &EgressPolicy {
@@ -174,11 +181,10 @@ impl HttpClient {
         let read = reads.then(|| Target::parse(&request.url).ok()).flatten().map(|target| target.url.to_string());
         let result = self.send_judged(budget, admitted.held(), request).instrument(span.clone()).await;
         let _entered = span.enter();
+        budget.settle(&admitted, &result);
         match &result {
             Ok(response) => {
                 noted.ended(RequestEnd::Answered(response.status));
-                budget.note_status(response.status);
-                admitted.held().add(response.size());
                 if let (Writes::Held(dry_run), Some(url)) = (budget.writes(), &read) {
                     dry_run.read(url, &response.body);
                 }
@@ -190,39 +196,10 @@ impl HttpClient {
             }
             Err(failure) => {
                 noted.ended(RequestEnd::Failed(failure.kind));
-                budget.note(failure);
                 tracing::debug!(http.failure = failure.kind.name(), reason = failure.message, "request failed");
             }
         }
         result
-    }
-
-    /// Sends all requests, with the concurrency that the budget allows; returns the answers in the
-    /// order of the requests. All answers are held until the last one arrives, so no further
-    /// request is sent when they exceed `room`, the bytes that fit into the guest's memory.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends all exchanges.
-    pub async fn send_all(
-        &self,
-        budget: &HttpBudget,
-        mut requests: Vec<HttpRequest>,
-        room: u64,
-    ) -> Vec<Result<HttpResponse, Failure>> {
-        // Requests beyond the budget are refused together, without work for each: the guest
-        // chooses their number.
-        let beyond = requests.split_off(budget.left().min(requests.len())).len();
-        let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
-        let held = &Arc::new(Held::new(room));
-        let admitted = |request| async move { self.send(budget, budget.admit(held)?, request).await };
-        let send = |(index, request)| async move { (index, admitted(request).await) };
-        // Unordered, so that one slow answer does not hold up the start of the next request.
-        let numbered = stream::iter(requests.into_iter().enumerate());
-        let mut answers: Vec<_> = numbered.map(send).buffer_unordered(at_once).collect().await;
-        answers.sort_unstable_by_key(|(index, _)| *index);
-        let answers = answers.into_iter().map(|(_, answer)| answer);
-        let refused = budget.refuse(beyond).into_iter().flat_map(|failure| repeat_n(Err(failure), beyond));
-        answers.chain(refused).collect()
     }
 
     async fn send_judged(
@@ -376,6 +353,36 @@ impl HttpClient {
         let redaction = Redaction::new(generation, Arc::clone(&self.credentials));
         Ok(Judged { client, request, bytes, timeout, credential, redaction, writes })
     }
+}
+
+/// Sends all requests with `send`, and returns the answers in the order of the requests.
+///
+/// The budget decides how many are sent at once. All answers are held until the last one arrives,
+/// so no further request is sent when they exceed `room`, the bytes that fit into the guest's
+/// memory.
+///
+/// # Cancel safety
+/// Dropping the future drops those of all requests.
+pub async fn send_all<F: Future<Output = Result<HttpResponse, Failure>>>(
+    budget: &HttpBudget,
+    mut requests: Vec<HttpRequest>,
+    room: u64,
+    send: impl Fn(Admitted, HttpRequest) -> F,
+) -> Vec<Result<HttpResponse, Failure>> {
+    // Requests beyond the budget are refused together, without work for each: the guest chooses
+    // their number.
+    let beyond = requests.split_off(budget.left().min(requests.len())).len();
+    let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
+    let (held, send) = (&Arc::new(Held::new(room)), &send);
+    let admitted = |request| async move { send(budget.admit(held)?, request).await };
+    let numbered = |(index, request)| async move { (index, admitted(request).await) };
+    // Unordered, so that one slow answer does not hold up the start of the next request.
+    let requests = stream::iter(requests.into_iter().enumerate());
+    let mut answers: Vec<_> = requests.map(numbered).buffer_unordered(at_once).collect().await;
+    answers.sort_unstable_by_key(|(index, _)| *index);
+    let answers = answers.into_iter().map(|(_, answer)| answer);
+    let refused = budget.refuse(beyond).into_iter().flat_map(|failure| repeat_n(Err(failure), beyond));
+    answers.chain(refused).collect()
 }
 
 impl fmt::Debug for HttpClient {

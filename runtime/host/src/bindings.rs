@@ -20,5 +20,8 @@ wasmtime::component::bindgen!({
 /// The package of the contract, without its version.
 pub(crate) const PACKAGE: &str = "skysail:provider";
 
+/// Version of `skysail:provider` that this host supports.
+pub const CONTRACT_VERSION: &str = "0.1.0";
+
 /// The package of the interfaces that only tools call, without its version.
 pub(crate) const LEGACY_PACKAGE: &str = "skysail:legacy";

@@ -47,6 +47,16 @@ impl Cache {
         }
     }
 
+    /// The cache of a replayed call, with the values that the recorded call found.
+    pub(crate) fn with(limits: &Limits, values: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
+        let cache = Self::new(limits);
+        for (key, value) in values {
+            // A value that does not fit is absent: the host may evict any value.
+            let _too_large = cache.set(key, value, cache.ttl_max);
+        }
+        cache
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let now = Instant::now();
         self.entries().by_key.get(key).filter(|entry| entry.ends > now).map(|entry| entry.value.clone())

@@ -17,6 +17,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use serde_json::Value;
 use skysail_provider::{Call, Code, Error, Limit, LimitHit};
 use skysail_slot::{
     Fault,
@@ -30,7 +31,7 @@ use tracing::Instrument as _;
 use wasmtime::{Store, component::Instance};
 
 use crate::{
-    CallOutcome, CallRecord, Release, Sandbox,
+    Answer, CallOutcome, CallRecord, Release, Sandbox,
     cache::Cache,
     cpu_time::CpuTime,
     fault,
@@ -38,7 +39,12 @@ use crate::{
     limits::CALLS_WAITING_MAX,
     outcome::{Stopped, explain},
     store::{CallState, new_store},
+    world::World,
 };
+
+/// Interface and function of the contract (`load-balancers.ensure`), and the arguments for a
+/// recording.
+pub(crate) type Function<'a> = (&'static str, &'a (dyn Fn() -> Value + Sync));
 
 /// Which function of which release is called, with the object, the HTTP access and the purpose of
 /// the call.
@@ -46,8 +52,7 @@ pub(crate) struct Request<'a> {
     pub(crate) sandbox: &'a Arc<Sandbox>,
     pub(crate) release: &'a Release,
     pub(crate) call: &'a Call,
-    /// Interface and function of the contract: `load-balancers.ensure`.
-    pub(crate) function: &'static str,
+    pub(crate) function: Function<'a>,
     /// The HTTP requests that the call may send.
     pub(crate) http: HttpAccess,
     pub(crate) purpose: Purpose<'a>,
@@ -93,11 +98,11 @@ pub(crate) struct Guest<'s, 'env: 's> {
 pub(crate) async fn run<'env, R, T, F, J>(request: Request<'_>, function: F, judge: J) -> Result<T, Failed>
 where
     R: Send,
-    T: Send,
+    T: Answer + Send,
     F: for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
     J: FnOnce(R) -> Result<T, Error> + Send,
 {
-    let Request { sandbox, release, call, function: name, http, purpose } = request;
+    let Request { sandbox, release, call, function: (name, arguments), http, purpose } = request;
     let span = tracing::debug_span!(
         "provider_call",
         provider.name = sandbox.name(),
@@ -120,11 +125,17 @@ where
         if let Err(closed) = call.fence.check() {
             return Err(running.failed(closed.into()));
         }
-        let http = HttpCall::new(sandbox, http, deadline, call);
+        // The result of a comparing call is of no use to anybody.
+        let world = if running.compared.is_some() { World::Live } else { sandbox.recorder().world(arguments) };
+        let world = running.world.insert(Arc::new(world));
+        let http = HttpCall::new((sandbox, http), deadline, call, world);
         let mut state = CallState::new((sandbox, release), call.clone(), name, http);
         if running.compared.is_some() {
             // A comparing call gets its own cache, so that it cannot influence serving calls.
             state.cache = Arc::new(Cache::new(sandbox.limits()));
+        }
+        if let Some(cache) = world.cache(sandbox.limits()) {
+            state.cache = Arc::new(cache);
         }
         let store = match new_store(sandbox.wasmtime(), state) {
             Ok(store) => running.store.insert(store),
@@ -139,7 +150,7 @@ where
             let instance = release.instance_pre().instantiate_async(&mut *store).await?;
             function(Guest { store, instance: &instance, env: PhantomData }).await
         };
-        let within_cpu_time = running.cpu.within(answered);
+        let within_cpu_time = running.cpu.within(world.while_recorded(answered));
         let result = timeout_at(deadline, within_cpu_time).await;
         let result = result.map(|ended| ended.unwrap_or_else(|hit| Err(Stopped(hit).into())));
         running.computed = running.cpu.used() >= time / 2;
@@ -188,6 +199,8 @@ struct Running<'a> {
     waited: Duration,
     cpu: CpuTime,
     store: Option<Store<CallState>>,
+    /// None until the call has a place.
+    world: Option<Arc<World>>,
     recorded: bool,
     /// As in [`Purpose::Comparing`].
     compared: Option<&'a Mutex<CallObservation>>,
@@ -206,6 +219,7 @@ impl<'a> Running<'a> {
             waited: Duration::ZERO,
             cpu: CpuTime::new(Duration::from_millis(sandbox.limits().cpu_time_ms)),
             store: None,
+            world: None,
             recorded: false,
             compared: None,
             computed: false,
@@ -225,6 +239,9 @@ impl<'a> Running<'a> {
     }
 
     fn failed_by(&mut self, fault: Option<Fault>, error: Error) -> Failed {
+        if let Some(world) = &self.world {
+            world.ended(Err::<fn() -> Value, _>(&error));
+        }
         self.record(CallOutcome::Failed { code: error.code, message: error.message.clone() }, error.limit, fault);
         Failed { error, fault }
     }
@@ -239,7 +256,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn finish<R, T>(
+    fn finish<R, T: Answer>(
         &mut self,
         result: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
         judge: impl FnOnce(R) -> Result<T, Error>,
@@ -252,6 +269,9 @@ impl<'a> Running<'a> {
         match result {
             Ok(Ok(answer)) => {
                 let value = judge(answer).map_err(|error| self.failed(error))?;
+                if let Some(world) = &self.world {
+                    world.ended(Ok(|| value.json()));
+                }
                 self.record(CallOutcome::Ok, None, None);
                 Ok(value)
             }
@@ -302,6 +322,7 @@ impl<'a> Running<'a> {
             let left = store.get_fuel().unwrap_or(0);
             record.fuel = self.sandbox.limits().fuel.saturating_sub(left);
             store.data_mut().complete(&mut record);
+            record.recording = store.data().recording(&record).map(Arc::new);
         }
         if let Some(limit) = limit {
             // The limit that ended the call comes first.

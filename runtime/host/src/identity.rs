@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use serde_json::{Value, json};
 use skysail_provider::{Call, Info, Result};
 
 use crate::{
-    Release, Sandbox,
-    call::{Failed, Guest, Purpose, Request, run},
+    Answer, Release, Sandbox,
+    call::{Failed, Function, Guest, Purpose, Request, run},
     convert,
     egress::Origin,
     imports::HttpAccess,
@@ -37,6 +38,19 @@ pub struct Problem {
     pub message: String,
 }
 
+impl Answer for Vec<Problem> {
+    fn json(&self) -> Value {
+        let problem = |Problem { severity, line, key, message }: &Problem| {
+            let severity = match severity {
+                Severity::Warning => "warning",
+                Severity::Fatal => "fatal",
+            };
+            json!({"severity": severity, "line": line, "key": key, "message": message})
+        };
+        self.iter().map(problem).collect()
+    }
+}
+
 /// Calls `identity.describe`, under all limits and without HTTP.
 ///
 /// # Errors
@@ -50,7 +64,7 @@ pub(crate) async fn try_describe(sandbox: &Arc<Sandbox>, release: &Release) -> R
     let indices = &release.exports().identity;
     ask(
         (sandbox, release),
-        "identity.describe",
+        ("identity.describe", &|| json!({})),
         |Guest { store, instance, env: _ }| {
             Box::pin(async move { indices.load(&mut *store, instance)?.call_describe(store).await })
         },
@@ -77,7 +91,7 @@ pub(crate) async fn try_check_config(
     let indices = &release.exports().identity;
     ask(
         (sandbox, release),
-        "identity.check-config",
+        ("identity.check-config", &|| json!({"text": text})),
         |Guest { store, instance, env: _ }| {
             Box::pin(async move { indices.load(&mut *store, instance)?.call_check_config(store, text).await })
         },
@@ -100,7 +114,7 @@ pub(crate) async fn try_origins(sandbox: &Arc<Sandbox>, release: &Release, text:
     let indices = &release.exports().identity;
     ask(
         (sandbox, release),
-        "identity.origins",
+        ("identity.origins", &|| json!({"text": text})),
         |Guest { store, instance, env: _ }| {
             Box::pin(async move { indices.load(&mut *store, instance)?.call_origins(store, text).await })
         },
@@ -110,9 +124,9 @@ pub(crate) async fn try_origins(sandbox: &Arc<Sandbox>, release: &Release, text:
 }
 
 /// Calls a function of the interface, under all limits and without HTTP.
-async fn ask<'env, R: Send, T: Send>(
+async fn ask<'env, R: Send, T: Answer + Send>(
     (sandbox, release): (&Arc<Sandbox>, &Release),
-    function: &'static str,
+    function: Function<'_>,
     guest: impl for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
     judge: impl FnOnce(R) -> Result<T> + Send,
 ) -> Result<T, Failed> {

@@ -18,8 +18,8 @@ mod wasi_http;
 
 pub(crate) use self::{
     http::{HttpAccess, HttpCall},
-    log::{CallLog, LastOutput},
-    wasi::{context as wasi_context, has as has_wasi},
+    log::{CallLog, LastOutput, log_level},
+    wasi::{WorldClock, context as wasi_context, has as has_wasi},
     wasi_http::WasiHttp,
 };
 

@@ -10,6 +10,7 @@
 
 pub mod admission;
 pub mod allocator;
+mod answer;
 mod backtrace;
 mod bindings;
 mod cache;
@@ -28,6 +29,7 @@ mod limits;
 mod outcome;
 mod panics;
 mod record;
+pub mod recording;
 mod release;
 mod sandbox;
 mod sandboxed_provider;
@@ -36,11 +38,13 @@ pub mod slot;
 mod store;
 #[cfg(test)]
 mod test_guest;
+mod world;
 
-pub use skysail_egress::{credentials, http_client, policy as egress, read_file, write_file};
+pub use skysail_egress::{credentials, http_client, policy as egress, read_file, write_file, write_own_file};
 pub use skysail_slot::Fault;
 
 pub use self::{
+    answer::Answer,
     call_statistics::{FunctionCalls, LastFailure},
     engine::{Allocation, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
     epoch::EPOCH_TICK,

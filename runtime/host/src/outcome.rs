@@ -9,7 +9,7 @@ use skysail_provider::{Code, Error, Limit, LimitHit};
 use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
-use crate::{backtrace, imports::LastOutput, limits::Limits, store::CallState};
+use crate::{backtrace, imports::LastOutput, limits::Limits, store::CallState, world::NotRecorded};
 
 /// The error of an import that ends the call because of a limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -19,6 +19,9 @@ pub(crate) struct Stopped(pub(crate) LimitHit);
 /// The error for the caller.
 pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Limits) -> Error {
     let place = backtrace::of(source).map(|functions| format!("; in {functions}")).unwrap_or_default();
+    if let Some(missing) = source.downcast_ref::<NotRecorded>() {
+        return Error::new(Code::Unavailable, missing.to_string());
+    }
     if let Some(hit) = limit(source, store, limits) {
         return Error::limit_exceeded(hit, format!("stopped by a limit of the sandbox: {hit}{place}"));
     }

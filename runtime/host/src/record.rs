@@ -11,10 +11,17 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+use serde_json::Value;
 use skysail_provider::{Code, Limit, LimitHit, ObjectReference};
 use tokio::sync::broadcast;
 
-use crate::{Fault, http_client::NotedRequest, series::SeriesByProvider};
+use crate::{
+    Fault,
+    http_client::NotedRequest,
+    recording::{Recording, Redact, RuleError},
+    series::SeriesByProvider,
+    world::World,
+};
 
 /// Records that are buffered for a slow subscriber before it loses the oldest: a few seconds of a
 /// busy controller.
@@ -109,6 +116,9 @@ pub struct CallRecord {
     /// Limits that were reached, whether they ended the call or only refused something; each once,
     /// with the largest usage.
     pub limits_hit: Vec<LimitHit>,
+    /// The whole call, where calls are recorded ([`CallRecorder::recording`]) and this one had a
+    /// guest.
+    pub recording: Option<Arc<Recording>>,
 }
 
 impl CallRecord {
@@ -135,6 +145,7 @@ impl CallRecord {
             events: 0,
             events_dropped: 0,
             limits_hit: Vec::new(),
+            recording: None,
         }
     }
 }
@@ -348,6 +359,15 @@ impl CallMetrics {
 pub struct CallRecorder {
     metrics: CallMetrics,
     observers: broadcast::Sender<Arc<CallRecord>>,
+    worlds: Worlds,
+}
+
+/// Which world the calls have.
+#[derive(Clone, Debug)]
+enum Worlds {
+    Live,
+    Recorded(Redact),
+    Replayed(Arc<Recording>, Redact),
 }
 
 impl Default for CallRecorder {
@@ -360,7 +380,33 @@ impl CallRecorder {
     /// Records into these metrics.
     #[must_use]
     pub fn new(metrics: CallMetrics) -> Self {
-        Self { metrics, observers: broadcast::Sender::new(RECORDS_BUFFERED_MAX) }
+        Self { metrics, observers: broadcast::Sender::new(RECORDS_BUFFERED_MAX), worlds: Worlds::Live }
+    }
+
+    /// The same, and each [`CallRecord`] has a recording of its call, without what the rules leave
+    /// out.
+    #[must_use]
+    pub fn recording(self, redact: Redact) -> Self {
+        Self { worlds: Worlds::Recorded(redact), ..self }
+    }
+
+    /// The same, but each call has the world of this recording: its clocks, its cache, its answers
+    /// to requests. No request leaves the process. Each [`CallRecord`] has a recording, too.
+    ///
+    /// # Errors
+    /// A rule of the recording's redaction cannot be used.
+    pub fn replaying(self, recording: Arc<Recording>) -> Result<Self, RuleError> {
+        let redact = Redact::parse(&recording.redact)?;
+        Ok(Self { worlds: Worlds::Replayed(recording, redact), ..self })
+    }
+
+    /// The world of a new call.
+    pub(crate) fn world(&self, arguments: &dyn Fn() -> Value) -> World {
+        match &self.worlds {
+            Worlds::Live => World::Live,
+            Worlds::Recorded(redact) => World::recorded(redact.clone(), arguments()),
+            Worlds::Replayed(recording, redact) => World::replayed(Arc::clone(recording), redact.clone(), arguments()),
+        }
     }
 
     /// Subscribes to all future records; a subscriber that lags by more than

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use serde_json::json;
 use skysail_provider::{
     Call, Clusters, Code, Error, Info, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers,
     NewRoute, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Provider, Result,
@@ -16,8 +17,8 @@ use skysail_slot::fault::CallObservation;
 use wasmtime::{Store, component::Resource};
 
 use crate::{
-    Release, Sandbox,
-    call::{Guest, Purpose, Request, run},
+    Answer, Release, Sandbox,
+    call::{Function, Guest, Purpose, Request, run},
     convert,
     imports::HttpAccess,
     store::CallState,
@@ -72,10 +73,10 @@ impl SandboxedProvider {
 
     /// Runs one function of the contract, with HTTP if the function may use it; `judge` validates
     /// the guest's result and converts it.
-    async fn run<'env, R, T, F, J>(&self, call: &Call, function: &'static str, guest: F, judge: J) -> Result<T>
+    async fn run<'env, R, T, F, J>(&self, call: &Call, function: Function<'_>, guest: F, judge: J) -> Result<T>
     where
         R: Send,
-        T: Send,
+        T: Answer + Send,
         F: for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
         J: FnOnce(R) -> Result<T> + Send,
     {
@@ -84,7 +85,7 @@ impl SandboxedProvider {
             release: &self.release,
             call,
             function,
-            http: match (sends_http(function), &self.compared) {
+            http: match (sends_http(function.0), &self.compared) {
                 (false, _) => HttpAccess::None,
                 (true, Some(_)) => HttpAccess::Reads,
                 (true, None) => HttpAccess::All,

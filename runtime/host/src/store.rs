@@ -15,8 +15,10 @@ use crate::{
     cache::Cache,
     epoch::Ticking,
     fuel_charge::FuelCharge,
-    imports::{CallLog, HttpCall, WasiHttp},
+    imports::{CallLog, HttpCall, WasiHttp, WorldClock, log_level, wasi_context},
     limits::{MEMORIES_MAX, TABLES_MAX, as_usize},
+    recording::{Cost, Recording},
+    world::{Ended, World},
 };
 
 /// The state that the imports of one call use.
@@ -34,6 +36,7 @@ pub(crate) struct CallState {
     pub(crate) events_asked: u64,
     pub(crate) events_published: u64,
     pub(crate) http: HttpCall,
+    pub(crate) world: Arc<World>,
     pub(crate) hits: Vec<LimitHit>,
     /// The zero of the guest's monotonic clock.
     pub(crate) began: Instant,
@@ -62,6 +65,7 @@ impl CallState {
             log: CallLog::new(sandbox, function),
             events_asked: 0,
             events_published: 0,
+            world: Arc::clone(http.world()),
             http,
             hits: Vec::new(),
             began: Instant::now(),
@@ -113,6 +117,22 @@ impl CallState {
         record.events_dropped = self.events_asked - self.events_published;
         record.limits_hit = std::mem::take(&mut self.hits);
     }
+
+    /// The recording of this call, if it is recorded.
+    pub(crate) fn recording(&self, record: &CallRecord) -> Option<Recording> {
+        let ended = Ended {
+            provider: &record.provider,
+            component: &record.digest,
+            function: record.function,
+            config: self.sandbox.config(),
+            limits: self.sandbox.limits(),
+            log_level: log_level(),
+            redacts_responses: self.http.redacts(),
+            cost: Cost { fuel: record.fuel, memory_bytes: record.memory_peak, requests: record.http.requests },
+        };
+        let client = self.sandbox.http();
+        self.world.recording(&ended, |text| client.map_or_else(|| text.to_owned(), |client| client.redacted(text)))
+    }
 }
 
 // === impl WasiView ===
@@ -121,7 +141,8 @@ impl WasiView for CallState {
     /// Created at the first use: most providers do not use WASI.
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let (log, owed) = (&self.log, self.fuel_charge.owed());
-        let ctx = self.wasi.get_or_insert_with(|| crate::imports::wasi_context(log, owed));
+        let clocks = || WorldClock { world: Arc::clone(&self.world), began: self.began };
+        let ctx = self.wasi.get_or_insert_with(|| wasi_context(log, owed, clocks()));
         WasiCtxView { ctx, table: &mut self.table }
     }
 }

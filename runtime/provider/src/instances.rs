@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Call, NodeAddress, NodeSet, Result};
 
@@ -12,7 +12,8 @@ use crate::{Call, NodeAddress, NodeSet, Result};
 pub const NODES_PER_PAGE: usize = 500;
 
 /// How much of an [`Instance`] is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Detail {
     /// Existence and power state; the other fields may be empty.
     State,

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{StringMap, SystemUuid};
 
@@ -54,7 +54,8 @@ pub struct NodeAddress {
 }
 
 /// A node of the cluster: the fields that providers read.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Node {
     /// Name of the object.
     pub name: String,
@@ -132,6 +133,18 @@ impl PartialEq for NodeSet {
 }
 
 impl Eq for NodeSet {}
+
+impl Serialize for NodeSet {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.nodes.iter().map(Arc::as_ref))
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeSet {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self::new(Vec::<Node>::deserialize(from)?.into_iter().map(Arc::new)))
+    }
+}
 
 #[cfg(test)]
 mod tests {

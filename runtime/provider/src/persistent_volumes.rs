@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::{Call, Result};
 
 /// The fields of a `PersistentVolume` that its labels can depend on.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PersistentVolume {
     /// Name of the object.
     pub name: String,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Transport protocol of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Protocol {
     /// TCP.
@@ -17,7 +17,8 @@ pub enum Protocol {
 }
 
 /// IP family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum IpFamily {
     /// IPv4.
     Ipv4,
@@ -26,7 +27,8 @@ pub enum IpFamily {
 }
 
 /// `spec.ipFamilyPolicy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum IpFamilyPolicy {
     /// One family.
     SingleStack,
@@ -37,7 +39,8 @@ pub enum IpFamilyPolicy {
 }
 
 /// `spec.externalTrafficPolicy` and `spec.internalTrafficPolicy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum TrafficPolicy {
     /// Any node may take the traffic.
     Cluster,
@@ -46,7 +49,8 @@ pub enum TrafficPolicy {
 }
 
 /// `spec.sessionAffinity` with its configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum SessionAffinity {
     /// No affinity.
     None,
@@ -58,7 +62,8 @@ pub enum SessionAffinity {
 }
 
 /// One entry of `spec.ports`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ServicePort {
     /// Empty if the port has no name.
     pub name: String,
@@ -75,7 +80,7 @@ pub struct ServicePort {
 }
 
 /// The status of one port of an ingress.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PortStatus {
     /// Port of the Service.
@@ -87,7 +92,7 @@ pub struct PortStatus {
 }
 
 /// How traffic to an ingress IP arrives at the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum IpMode {
     /// With the load balancer's address as destination.
@@ -97,7 +102,7 @@ pub enum IpMode {
 }
 
 /// One entry of `status.loadBalancer.ingress`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ingress {
     /// IPv4 or IPv6 address.
@@ -111,7 +116,7 @@ pub struct Ingress {
 }
 
 /// `status.loadBalancer`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerStatus {
     /// The addresses of the load balancer.
@@ -119,7 +124,8 @@ pub struct LoadBalancerStatus {
 }
 
 /// A Service of type LoadBalancer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Service {
     /// Namespace of the object.
     pub namespace: String,

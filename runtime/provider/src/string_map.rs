@@ -6,6 +6,8 @@ use std::{
     ops::{Index, Range},
 };
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// An immutable map of strings in two allocations. A cluster has thousands of nodes with dozens of
 /// labels each, and a `BTreeMap` would allocate each of these short strings separately.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -109,6 +111,18 @@ impl Index<&str> for StringMap {
     #[expect(clippy::expect_used, reason = "as std's maps")]
     fn index(&self, key: &str) -> &str {
         self.get(key).expect("no entry found for key")
+    }
+}
+
+impl Serialize for StringMap {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for StringMap {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self::from(&BTreeMap::deserialize(from)?))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// `status.nodeInfo.systemUUID`: usually a UUID, which takes no allocation. A cluster has thousands
 /// of nodes.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -38,6 +40,18 @@ impl fmt::Display for SystemUuid {
         };
         let (low, mid, high) = (number >> 96, (number >> 80) & 0xffff, (number >> 64) & 0xffff);
         write!(f, "{low:08x}-{mid:04x}-{high:04x}-{:04x}-{:012x}", (number >> 48) & 0xffff, number & 0xffff_ffff_ffff)
+    }
+}
+
+impl Serialize for SystemUuid {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SystemUuid {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self::from(&*String::deserialize(from)?))
     }
 }
 

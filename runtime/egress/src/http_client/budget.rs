@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::noted::{Noted, NotedRequest, Noting};
-use crate::http_client::{Failure, FailureKind, HttpLimits};
+use crate::http_client::{Failure, FailureKind, HttpLimits, HttpResponse};
 
 /// The HTTP budget of one provider call; cloning shares it.
 #[derive(Clone, Debug)]
@@ -235,13 +235,24 @@ impl HttpBudget {
         spent.usage.bytes_received = spent.usage.bytes_received.saturating_add(bytes);
     }
 
-    /// Counts a request that has no HTTP client, because the operator wrote no egress rules.
-    pub fn note_denied(&self) {
-        self.shared.spent().usage.denied += 1;
+    /// Counts a request that the contract does not allow: not a failure of the operator's rules.
+    pub fn note_refused(&self) {
+        self.shared.spent().usage.refused += 1;
+    }
+
+    /// Counts what a request has come to, and holds the bytes of its answer.
+    pub fn settle(&self, admitted: &Admitted, result: &Result<HttpResponse, Failure>) {
+        match result {
+            Ok(response) => {
+                self.note_status(response.status);
+                admitted.held().add(response.size());
+            }
+            Err(failure) => self.note(failure),
+        }
     }
 
     /// Counts an answer as failed or denied by its status.
-    pub(crate) fn note_status(&self, status: u16) {
+    fn note_status(&self, status: u16) {
         let mut spent = self.shared.spent();
         match status {
             401 | 403 => spent.usage.denied += 1,

@@ -131,6 +131,25 @@ impl FailureKind {
             Self::CredentialUnavailable => "credential-unavailable",
         }
     }
+
+    /// The kind with this name; `bytes` are those of [`Self::TooLarge`].
+    #[must_use]
+    pub fn parse(name: &str, bytes: u64) -> Option<Self> {
+        let kinds = [
+            Self::Forbidden,
+            Self::Limited,
+            Self::Malformed,
+            Self::Fenced,
+            Self::Unreachable,
+            Self::Tls,
+            Self::Interrupted,
+            Self::Timeout,
+            Self::TooLarge(bytes),
+            Self::CredentialRefused,
+            Self::CredentialUnavailable,
+        ];
+        kinds.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// Why there is no response.

@@ -152,6 +152,15 @@ async fn sent(client: &HttpClient, budget: &HttpBudget, request: HttpRequest) ->
     client.send(budget, budget.admit(&Arc::new(Held::new(u64::MAX)))?, request).await
 }
 
+async fn send_all(
+    client: &HttpClient,
+    budget: &HttpBudget,
+    requests: Vec<HttpRequest>,
+    room: u64,
+) -> Vec<Result<HttpResponse, Failure>> {
+    super::send_all(budget, requests, room, |admitted, request| client.send(budget, admitted, request)).await
+}
+
 async fn send(client: &HttpClient, request: HttpRequest) -> Result<HttpResponse, Failure> {
     sent(client, &budget(), request).await
 }

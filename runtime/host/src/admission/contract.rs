@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, path::Path, sync::LazyLock};
 
 use wit_parser::{InterfaceId, Resolve};
 
+pub use crate::bindings::CONTRACT_VERSION;
 use crate::bindings::{LEGACY_PACKAGE, PACKAGE};
-
-/// Version of `skysail:provider` that this host supports.
-pub const CONTRACT_VERSION: &str = "0.1.0";
 
 /// Version of `skysail:legacy` that this host supports.
 const LEGACY_VERSION: &str = "0.1.0";

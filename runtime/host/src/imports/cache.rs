@@ -7,12 +7,14 @@ use crate::{bindings::skysail::provider::cache::Host, store::CallState};
 impl Host for CallState {
     fn get(&mut self, key: String) -> wasmtime::Result<Option<Vec<u8>>> {
         let value = self.cache.get(&key);
+        self.world.cache_read(&key, || value.clone());
         self.fuel_charge.bytes((key.len() + value.as_ref().map_or(0, Vec::len)) as u64);
         Ok(value)
     }
 
     fn set(&mut self, key: String, value: Vec<u8>, ttl_ms: u64) -> wasmtime::Result<bool> {
         self.fuel_charge.bytes((key.len() + value.len()) as u64);
+        self.world.cache_written(&key);
         let kept = self.cache.set(key, value, Duration::from_millis(ttl_ms));
         if let Err(hit) = kept {
             self.hit(hit);
@@ -28,6 +30,7 @@ impl Host for CallState {
         ttl_ms: u64,
     ) -> wasmtime::Result<bool> {
         self.fuel_charge.bytes((key.len() + expected.as_ref().map_or(0, Vec::len) + value.len()) as u64);
+        self.world.cache_read(&key, || self.cache.get(&key));
         let kept = self.cache.compare_and_set(key, expected.as_deref(), value, Duration::from_millis(ttl_ms));
         if let Err(hit) = kept {
             self.hit(hit);
@@ -37,6 +40,7 @@ impl Host for CallState {
 
     fn delete(&mut self, key: String) -> wasmtime::Result<()> {
         self.fuel_charge.bytes(key.len() as u64);
+        self.world.cache_written(&key);
         self.cache.delete(&key);
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! `http_client` decides what may be sent and how much. This module adds what only the call knows:
 //! whether this function of the contract may send requests at all, and how many bytes of responses
-//! fit into the guest's memory.
+//! fit into the guest's memory. The answers are those of the call's world.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +12,11 @@ use tokio::time::Instant;
 use crate::{
     HttpUse, Sandbox,
     bindings::skysail::provider::http::{Failure, Host, Request, Response},
-    http_client::{self, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, HttpUsage, NotedRequest},
+    http_client::{
+        self, Admitted, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, HttpUsage, NotedRequest,
+    },
     store::CallState,
+    world::World,
 };
 
 /// The requests that one call may send.
@@ -29,29 +32,74 @@ pub(crate) enum HttpAccess {
 
 /// Why a call has no HTTP client.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum NoClient {
+enum NoClient {
     Contract,
     NoEgressRules,
 }
 
 impl NoClient {
-    /// The failure of one request, which is counted where the operator is at fault.
-    pub(super) fn failure(self, budget: &HttpBudget) -> http_client::Failure {
-        let why = match self {
-            Self::Contract => "the contract does not allow this function to send requests",
+    /// The failure of one request.
+    fn failure(self, budget: &HttpBudget) -> http_client::Failure {
+        let failure = |why| http_client::Failure::new(FailureKind::Forbidden, why);
+        match self {
+            Self::Contract => {
+                budget.note_refused();
+                failure("the contract does not allow this function to send requests")
+            }
             Self::NoEgressRules => {
-                budget.note_denied();
-                "this provider may not send requests, because the provider file has no egress rule for it; add one"
+                let failure = failure(
+                    "this provider may not send requests, because the provider file has no egress rule for it; add one",
+                );
+                budget.note(&failure);
+                failure
+            }
+        }
+    }
+}
+
+/// Sends the requests of one call. Cloning is cheap.
+#[derive(Clone)]
+pub(super) struct Sender {
+    client: Result<Arc<HttpClient>, NoClient>,
+    budget: HttpBudget,
+    world: Arc<World>,
+}
+
+impl Sender {
+    #[cfg(test)]
+    pub(super) fn live(client: Arc<HttpClient>, budget: HttpBudget) -> Self {
+        Self { client: Ok(client), budget, world: Arc::new(World::Live) }
+    }
+
+    pub(super) const fn budget(&self) -> &HttpBudget {
+        &self.budget
+    }
+
+    /// Whether responses are searched for credentials.
+    pub(super) fn redacts(&self) -> bool {
+        let live = || self.client.as_ref().is_ok_and(|client| client.redacts());
+        self.world.redacts_responses().unwrap_or_else(live)
+    }
+
+    /// Sends one request and waits for the whole answer.
+    pub(super) async fn send(
+        &self,
+        admitted: Admitted,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, http_client::Failure> {
+        let live = |admitted, request| async move {
+            match &self.client {
+                Ok(client) => client.send(&self.budget, admitted, request).await,
+                Err(none) => Err(none.failure(&self.budget)),
             }
         };
-        http_client::Failure::new(FailureKind::Forbidden, why)
+        self.world.send((&self.budget, admitted), request, live).await
     }
 }
 
 /// The HTTP side of one call.
 pub(crate) struct HttpCall {
-    client: Result<Arc<HttpClient>, NoClient>,
-    budget: HttpBudget,
+    sender: Sender,
     /// Bytes of responses that fit into the guest's memory.
     room: u64,
     /// See [`Self::bodies`].
@@ -59,7 +107,12 @@ pub(crate) struct HttpCall {
 }
 
 impl HttpCall {
-    pub(crate) fn new(sandbox: &Sandbox, access: HttpAccess, deadline: Instant, call: &Call) -> Self {
+    pub(crate) fn new(
+        (sandbox, access): (&Sandbox, HttpAccess),
+        deadline: Instant,
+        call: &Call,
+        world: &Arc<World>,
+    ) -> Self {
         let client = match access {
             HttpAccess::None => Err(NoClient::Contract),
             HttpAccess::Reads | HttpAccess::All => sandbox.http().cloned().ok_or(NoClient::NoEgressRules),
@@ -69,19 +122,22 @@ impl HttpCall {
             HttpAccess::Reads => HttpBudget::reading(limits.http(), deadline, call),
             HttpAccess::None | HttpAccess::All => HttpBudget::new(limits.http(), deadline, call),
         };
-        Self { client, budget, room: limits.memory_bytes, bodies: limits.host_call_bytes }
+        let sender = Sender { client, budget, world: Arc::clone(world) };
+        Self { sender, room: limits.memory_bytes, bodies: limits.host_call_bytes }
     }
 
-    /// The client, if this call may send requests.
-    ///
-    /// # Errors
-    /// The reason why the call may not send requests.
-    pub(super) fn client(&self) -> Result<Arc<HttpClient>, NoClient> {
-        self.client.clone()
+    pub(super) const fn sender(&self) -> &Sender {
+        &self.sender
     }
 
-    pub(super) fn budget(&self) -> &HttpBudget {
-        &self.budget
+    /// The world of the call.
+    pub(crate) const fn world(&self) -> &Arc<World> {
+        &self.sender.world
+    }
+
+    /// Whether responses are searched for credentials.
+    pub(crate) fn redacts(&self) -> bool {
+        self.sender.redacts()
     }
 
     /// Bytes of responses that fit into the guest's memory.
@@ -96,11 +152,11 @@ impl HttpCall {
     }
 
     pub(crate) fn usage(&self) -> HttpUsage {
-        self.budget.usage()
+        self.sender.budget.usage()
     }
 
     pub(crate) fn take_noted(&self) -> Vec<NotedRequest> {
-        self.budget.take_noted()
+        self.sender.budget.take_noted()
     }
 }
 
@@ -124,19 +180,16 @@ impl Host for CallState {
 
 impl CallState {
     async fn send_each(&mut self, requests: Vec<Request>) -> Vec<Result<Response, Failure>> {
-        let HttpCall { client, budget, room, bodies: _ } = &self.http;
+        let HttpCall { sender, room, bodies: _ } = &self.http;
         self.fuel_charge.requests(requests.len());
         self.fuel_charge.entries(requests.iter().map(|request| request.headers.len() + request.extra.len()).sum());
-        let client = match client {
-            Ok(client) => client,
-            Err(none) => return requests.iter().map(|_| Err(failure_to_guest(none.failure(budget)))).collect(),
-        };
         let asked: u64 = requests.iter().map(request_bytes).sum();
         let requests = requests.into_iter().map(request_of).collect();
-        let answers = client.send_all(budget, requests, *room).await;
+        let send = |admitted, request| sender.send(admitted, request);
+        let answers = http_client::send_all(&sender.budget, requests, *room, send).await;
         let answered: u64 = answers.iter().flatten().map(HttpResponse::size).sum();
         self.fuel_charge.bytes(asked.saturating_add(answered));
-        if client.redacts() {
+        if sender.redacts() {
             self.fuel_charge.owed().redacted(answered);
         }
         answers.into_iter().map(|answer| answer.map(response_to_guest).map_err(failure_to_guest)).collect()

@@ -13,6 +13,7 @@ use crate::{
     Sandbox,
     bindings::skysail::provider::log::{Host, Level},
     limits::{LOG_FIELDS_MAX, LOG_LINE_BYTES_MAX},
+    recording::LogLevel,
     store::CallState,
 };
 
@@ -225,15 +226,34 @@ impl Lines {
     }
 }
 
+/// Whether the host's log keeps lines of this level.
+fn keeps(level: LogLevel) -> bool {
+    match level {
+        LogLevel::Trace => tracing::enabled!(target: TARGET, tracing::Level::TRACE),
+        LogLevel::Debug => tracing::enabled!(target: TARGET, tracing::Level::DEBUG),
+        LogLevel::Info => tracing::enabled!(target: TARGET, tracing::Level::INFO),
+        LogLevel::Warn => tracing::enabled!(target: TARGET, tracing::Level::WARN),
+        LogLevel::Error => tracing::enabled!(target: TARGET, tracing::Level::ERROR),
+        LogLevel::Off => true,
+    }
+}
+
+/// The level from which on the host's log keeps lines.
+pub(crate) fn log_level() -> LogLevel {
+    let levels = [LogLevel::Trace, LogLevel::Debug, LogLevel::Info, LogLevel::Warn, LogLevel::Error];
+    levels.into_iter().find(|level| keeps(*level)).unwrap_or(LogLevel::Off)
+}
+
 impl Host for CallState {
     fn enabled(&mut self, level: Level) -> wasmtime::Result<bool> {
-        Ok(match level {
-            Level::Trace => tracing::enabled!(target: TARGET, tracing::Level::TRACE),
-            Level::Debug => tracing::enabled!(target: TARGET, tracing::Level::DEBUG),
-            Level::Info => tracing::enabled!(target: TARGET, tracing::Level::INFO),
-            Level::Warn => tracing::enabled!(target: TARGET, tracing::Level::WARN),
-            Level::Error => tracing::enabled!(target: TARGET, tracing::Level::ERROR),
-        })
+        let level = match level {
+            Level::Trace => LogLevel::Trace,
+            Level::Debug => LogLevel::Debug,
+            Level::Info => LogLevel::Info,
+            Level::Warn => LogLevel::Warn,
+            Level::Error => LogLevel::Error,
+        };
+        Ok(self.world.keeps_lines(level, keeps(level)))
     }
 
     fn write(&mut self, level: Level, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {

@@ -5,13 +5,15 @@
 //! empty: no variable, no argument, no directory, and so no file. Sockets are not linked: a
 //! component that imports them is refused before it runs.
 
+use std::{sync::Arc, time::Duration};
+
 use bytes::Bytes;
-use tokio::io::AsyncWrite;
+use tokio::{io::AsyncWrite, time::Instant};
 use wasmtime::component::{HasData, HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::{
     WasiCtx, WasiCtxBuilder, WasiView as _,
     cli::{IsTerminal, StdoutStream, WasiCli, WasiCliView as _},
-    clocks::{WasiClocks, WasiClocksView as _},
+    clocks::{HostMonotonicClock, HostWallClock, WasiClocks, WasiClocksView as _},
     filesystem::{WasiFilesystem, WasiFilesystemView as _},
     p2::{OutputStream, Pollable, StreamError, StreamResult, bindings},
     random::WasiRandomView as _,
@@ -23,7 +25,7 @@ use wasmtime_wasi_http::{
 };
 
 use super::log::{CallLog, Stream};
-use crate::{fuel_charge::Owed, store::CallState};
+use crate::{fuel_charge::Owed, store::CallState, world::World};
 
 /// The maximum number of random bytes of one host call: the limit of browsers.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
@@ -138,9 +140,11 @@ impl HasData for Io {
 
 /// A WASI context with only the standard output and error, which write into the call's log: without
 /// variables, arguments and directories.
-pub(crate) fn context(log: &CallLog, owed: Owed) -> WasiCtx {
+pub(crate) fn context(log: &CallLog, owed: Owed, clock: WorldClock) -> WasiCtx {
     WasiCtxBuilder::new()
         .max_random_size(RANDOM_BYTES_MAX)
+        .wall_clock(clock.clone())
+        .monotonic_clock(clock)
         .stdout(Lines { log: log.clone(), stream: Stream::Stdout, owed: owed.clone() })
         .stderr(Lines { log: log.clone(), stream: Stream::Stderr, owed })
         .build()
@@ -151,28 +155,66 @@ pub(crate) fn context(log: &CallLog, owed: Owed) -> WasiCtx {
 impl bindings::random::random::Host for CallState {
     fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
         self.fuel_charge.random_bytes(len.min(RANDOM_BYTES_MAX));
-        self.random().get_random_bytes(len)
+        let mut bytes = self.random().get_random_bytes(len)?;
+        self.world.random_bytes(&mut bytes);
+        Ok(bytes)
     }
 
     fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
-        self.random().get_random_u64()
+        let number = self.random().get_random_u64()?;
+        Ok(u64::from_le_bytes(self.world.random(number.to_le_bytes())))
     }
 }
 
 impl bindings::random::insecure::Host for CallState {
     fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
         self.fuel_charge.random_bytes(len.min(RANDOM_BYTES_MAX));
-        self.random().get_insecure_random_bytes(len)
+        let mut bytes = self.random().get_insecure_random_bytes(len)?;
+        self.world.random_bytes(&mut bytes);
+        Ok(bytes)
     }
 
     fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
-        self.random().get_insecure_random_u64()
+        let number = self.random().get_insecure_random_u64()?;
+        Ok(u64::from_le_bytes(self.world.random(number.to_le_bytes())))
     }
 }
 
 impl bindings::random::insecure_seed::Host for CallState {
     fn insecure_seed(&mut self) -> wasmtime::Result<(u64, u64)> {
-        self.random().insecure_seed()
+        let (low, high) = self.random().insecure_seed()?;
+        let [low, high] = [low, high].map(|half| u64::from_le_bytes(self.world.random(half.to_le_bytes())));
+        Ok((low, high))
+    }
+}
+
+// === clocks: those of the world ===
+
+/// The clocks of one call.
+#[derive(Clone)]
+pub(crate) struct WorldClock {
+    pub(crate) world: Arc<World>,
+    /// The zero of the monotonic clock.
+    pub(crate) began: Instant,
+}
+
+impl HostWallClock for WorldClock {
+    fn resolution(&self) -> Duration {
+        Duration::from_nanos(1)
+    }
+
+    fn now(&self) -> Duration {
+        self.world.wall()
+    }
+}
+
+impl HostMonotonicClock for WorldClock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.world.monotonic(self.began).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

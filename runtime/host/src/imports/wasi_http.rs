@@ -27,10 +27,10 @@ use wasmtime_wasi_http::{
     Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
 };
 
-use super::http::{HttpCall, NoClient};
+use super::http::{HttpCall, Sender};
 use crate::{
     fuel_charge::Owed,
-    http_client::{Failure, FailureKind, Held, HttpBudget, HttpClient, HttpRequest, HttpResponse},
+    http_client::{Failure, FailureKind, Held, HttpRequest, HttpResponse},
     store::CallState,
 };
 
@@ -60,8 +60,7 @@ pub(crate) struct WasiHttp {
 /// Sends the guest's requests.
 #[derive(Clone)]
 struct Bridge {
-    client: Result<Arc<HttpClient>, NoClient>,
-    budget: HttpBudget,
+    sender: Sender,
     held: Arc<Held>,
     bodies: Arc<Bodies>,
     owed: Owed,
@@ -87,8 +86,7 @@ impl WasiHttp {
         let mut ctx = WasiHttpCtx::new();
         ctx.set_field_size_limit(FIELDS_BYTES_MAX);
         let bridge = Bridge {
-            client: call.client(),
-            budget: call.budget().clone(),
+            sender: call.sender().clone(),
             held: Arc::new(Held::new(call.room())),
             bodies: Arc::new(Bodies { held: AtomicU64::new(0), max: call.bodies() }),
             owed,
@@ -138,14 +136,14 @@ impl Bridge {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
     ) -> Result<(Response<WasiBody>, Finished), Failure> {
-        let client = self.client.as_ref().map_err(|none| none.failure(&self.budget))?;
+        let budget = self.sender.budget();
         let (parts, body) = request.into_parts();
         // Check the limit before the body is read: a guest can open as many requests as it has
         // handles.
-        let admitted = self.budget.admit(&self.held)?;
-        let noted = |failure: &Failure| self.budget.note(failure);
+        let admitted = budget.admit(&self.held)?;
+        let noted = |failure: &Failure| budget.note(failure);
         let mut collected = Collected { bodies: &self.bodies, held: 0, bytes: BytesMut::new() };
-        collected.read(body, self.budget.limits().request_bytes_max).await.inspect_err(noted)?;
+        collected.read(body, budget.limits().request_bytes_max).await.inspect_err(noted)?;
         let body = collected.bytes.split().freeze();
         let request = HttpRequest {
             method: parts.method.as_str().to_owned(),
@@ -155,8 +153,8 @@ impl Bridge {
             credential: credential_of(&parts.headers).inspect_err(noted)?,
             timeout: options.and_then(|options| options.first_byte_timeout),
         };
-        let response = client.send(&self.budget, admitted, request).await?;
-        if client.redacts() {
+        let response = self.sender.send(admitted, request).await?;
+        if self.sender.redacts() {
             self.owed.redacted(response.size());
         }
         Ok((response_of(response)?, Box::new(std::future::ready(Ok(())))))
@@ -266,10 +264,12 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{
-        Arc, AtomicU64, Bodies, Bridge, FailureKind, Held, HttpBudget, HttpClient, Limit, Ordering, Owed, WasiBody,
-        is_forbidden,
+        Arc, AtomicU64, Bodies, Bridge, FailureKind, Held, Limit, Ordering, Owed, Sender, WasiBody, is_forbidden,
     };
-    use crate::Limits;
+    use crate::{
+        Limits,
+        http_client::{HttpBudget, HttpClient},
+    };
 
     #[test]
     fn reserved_headers_are_forbidden_in_every_spelling_that_servers_accept() {
@@ -288,9 +288,9 @@ mod tests {
         let limits = Limits { http_requests, ..Limits::default() }.http();
         let policy = Arc::new(EgressPolicy::new(&crate::egress::EgressSpec::default()).unwrap());
         let client = HttpClient::new(policy, Arc::new(Credentials::none()), &limits).unwrap();
+        let budget = HttpBudget::new(limits, Some(Instant::now() + Duration::from_secs(60)), &Call::default());
         Bridge {
-            client: Ok(Arc::new(client)),
-            budget: HttpBudget::new(limits, Some(Instant::now() + Duration::from_secs(60)), &Call::default()),
+            sender: Sender::live(Arc::new(client), budget),
             held: Arc::new(Held::new(u64::MAX)),
             bodies: Arc::new(Bodies { held: AtomicU64::new(0), max: bodies }),
             owed: Owed::default(),
@@ -328,7 +328,7 @@ mod tests {
             (failure.kind, hit.limit, hit.used, hit.max),
             (FailureKind::Limited, Limit::HostCallBytes, 120, 100)
         );
-        assert_eq!(bridge.budget.usage().limit_hits, [hit]);
+        assert_eq!(bridge.sender.budget().usage().limit_hits, [hit]);
         drop(first);
         assert!(second().is_none(), "the first body must have released its bytes");
     }

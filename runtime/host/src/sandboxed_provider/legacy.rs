@@ -2,6 +2,7 @@
 
 use super::{
     Call, Clusters, Guest, Interface, NodeLegacy, Result, SandboxedProvider, Zone, Zones, absent, async_trait, convert,
+    json,
 };
 use crate::bindings::exports::skysail::legacy::{clusters, node_legacy, zones};
 
@@ -25,7 +26,7 @@ impl Zones for SandboxedProvider {
         let indices = self.zone_indices()?;
         self.run(
             call,
-            "zones.current",
+            ("zones.current", &|| json!({})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_current(store).await })
             },
@@ -38,7 +39,7 @@ impl Zones for SandboxedProvider {
         let indices = self.zone_indices()?;
         self.run(
             call,
-            "zones.by-provider-id",
+            ("zones.by-provider-id", &|| json!({"providerId": provider_id})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(
                     async move { indices.load(&mut *store, instance)?.call_by_provider_id(store, provider_id).await },
@@ -53,7 +54,7 @@ impl Zones for SandboxedProvider {
         let indices = self.zone_indices()?;
         self.run(
             call,
-            "zones.by-node-name",
+            ("zones.by-node-name", &|| json!({"node": node})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_by_node_name(store, node).await })
             },
@@ -69,7 +70,7 @@ impl Clusters for SandboxedProvider {
         let indices = self.cluster_indices()?;
         self.run(
             call,
-            "clusters.list",
+            ("clusters.list", &|| json!({})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_list(store).await })
             },
@@ -82,7 +83,7 @@ impl Clusters for SandboxedProvider {
         let indices = self.cluster_indices()?;
         self.run(
             call,
-            "clusters.master",
+            ("clusters.master", &|| json!({"cluster": cluster})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_master(store, cluster).await })
             },
@@ -98,7 +99,10 @@ impl NodeLegacy for SandboxedProvider {
         let indices = self.legacy_indices()?;
         self.run(
             call,
-            "node-legacy.add-ssh-key-to-all-instances",
+            (
+                "node-legacy.add-ssh-key-to-all-instances",
+                &|| json!({"user": user, "key": String::from_utf8_lossy(key)}),
+            ),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
                     indices.load(&mut *store, instance)?.call_add_ssh_key_to_all_instances(store, user, key).await
@@ -113,7 +117,7 @@ impl NodeLegacy for SandboxedProvider {
         let indices = self.legacy_indices()?;
         self.run(
             call,
-            "node-legacy.current-node-name",
+            ("node-legacy.current-node-name", &|| json!({"hostname": hostname})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(
                     async move { indices.load(&mut *store, instance)?.call_current_node_name(store, hostname).await },
@@ -133,7 +137,7 @@ impl NodeLegacy for SandboxedProvider {
         let indices = self.legacy_indices()?;
         self.run(
             call,
-            "node-legacy.scrub-dns",
+            ("node-legacy.scrub-dns", &|| json!({"nameservers": nameservers, "searches": searches})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
                     indices.load(&mut *store, instance)?.call_scrub_dns(store, nameservers, searches).await

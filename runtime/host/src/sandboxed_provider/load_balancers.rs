@@ -2,7 +2,7 @@
 
 use super::{
     Call, Code, Guest, Interface, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers, NodeSet, OwnedLoadBalancer,
-    Result, SandboxedProvider, Service, absent, async_trait, convert, lend,
+    Result, SandboxedProvider, Service, absent, async_trait, convert, json, lend,
 };
 use crate::bindings::exports::skysail::provider::{load_balancer_inventory, load_balancers};
 
@@ -21,12 +21,12 @@ impl SandboxedProvider {
 impl LoadBalancers for SandboxedProvider {
     async fn name(&self, call: &Call, cluster: &str, service: &Service) -> Result<String> {
         let indices = self.load_balancer_indices()?;
-        let service = convert::service_to_guest(service);
+        let given = convert::service_to_guest(service);
         self.run(
             call,
-            "load-balancers.name",
+            ("load-balancers.name", &|| json!({"cluster": cluster, "service": service})),
             |Guest { store, instance, env: _ }| {
-                Box::pin(async move { indices.load(&mut *store, instance)?.call_name(store, cluster, &service).await })
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_name(store, cluster, &given).await })
             },
             convert::load_balancer_name,
         )
@@ -35,12 +35,12 @@ impl LoadBalancers for SandboxedProvider {
 
     async fn get(&self, call: &Call, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         let indices = self.load_balancer_indices()?;
-        let service = convert::service_to_guest(service);
+        let given = convert::service_to_guest(service);
         self.run(
             call,
-            "load-balancers.get",
+            ("load-balancers.get", &|| json!({"cluster": cluster, "service": service})),
             |Guest { store, instance, env: _ }| {
-                Box::pin(async move { indices.load(&mut *store, instance)?.call_get(store, cluster, &service).await })
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_get(store, cluster, &given).await })
             },
             |found| {
                 // In the contract absence is none; `not-found` is accepted with the same meaning.
@@ -61,14 +61,14 @@ impl LoadBalancers for SandboxedProvider {
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus> {
         let indices = self.load_balancer_indices()?;
-        let (service, nodes) = (convert::service_to_guest(service), nodes.clone());
+        let (given, lent) = (convert::service_to_guest(service), nodes.clone());
         self.run(
             call,
-            "load-balancers.ensure",
+            ("load-balancers.ensure", &|| json!({"cluster": cluster, "service": service, "nodes": nodes})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
-                    let nodes = lend(store, nodes)?;
-                    indices.load(&mut *store, instance)?.call_ensure(store, cluster, &service, nodes).await
+                    let nodes = lend(store, lent)?;
+                    indices.load(&mut *store, instance)?.call_ensure(store, cluster, &given, nodes).await
                 })
             },
             |status| convert::result(status, convert::status),
@@ -78,14 +78,14 @@ impl LoadBalancers for SandboxedProvider {
 
     async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
         let indices = self.load_balancer_indices()?;
-        let (service, nodes) = (convert::service_to_guest(service), nodes.clone());
+        let (given, lent) = (convert::service_to_guest(service), nodes.clone());
         self.run(
             call,
-            "load-balancers.update",
+            ("load-balancers.update", &|| json!({"cluster": cluster, "service": service, "nodes": nodes})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
-                    let nodes = lend(store, nodes)?;
-                    indices.load(&mut *store, instance)?.call_update(store, cluster, &service, nodes).await
+                    let nodes = lend(store, lent)?;
+                    indices.load(&mut *store, instance)?.call_update(store, cluster, &given, nodes).await
                 })
             },
             |updated| convert::result(updated, Ok),
@@ -95,13 +95,13 @@ impl LoadBalancers for SandboxedProvider {
 
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
         let indices = self.load_balancer_indices()?;
-        let service = convert::service_to_guest(service);
+        let given = convert::service_to_guest(service);
         self.run(
             call,
-            "load-balancers.ensure-deleted",
+            ("load-balancers.ensure-deleted", &|| json!({"cluster": cluster, "service": service})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
-                    indices.load(&mut *store, instance)?.call_ensure_deleted(store, cluster, &service).await
+                    indices.load(&mut *store, instance)?.call_ensure_deleted(store, cluster, &given).await
                 })
             },
             |deleted| match convert::result(deleted, Ok) {
@@ -119,7 +119,7 @@ impl LoadBalancerInventory for SandboxedProvider {
         let indices = self.inventory_indices()?;
         self.run(
             call,
-            "load-balancer-inventory.list",
+            ("load-balancer-inventory.list", &|| json!({"cluster": cluster})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_list(store, cluster).await })
             },
@@ -131,14 +131,14 @@ impl LoadBalancerInventory for SandboxedProvider {
     async fn delete(&self, call: &Call, cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
         let indices = self.inventory_indices()?;
         let OwnedLoadBalancer { name, service } = share;
-        let service = service.as_ref().map(|(namespace, name, uid)| (&**namespace, &**name, &**uid));
+        let owner = service.as_ref().map(|(namespace, name, uid)| (&**namespace, &**name, &**uid));
         self.run(
             call,
-            "load-balancer-inventory.delete",
+            ("load-balancer-inventory.delete", &|| json!({"cluster": cluster, "name": name, "service": service})),
             |Guest { store, instance, env: _ }| {
-                Box::pin(async move {
-                    indices.load(&mut *store, instance)?.call_delete(store, cluster, name, service).await
-                })
+                Box::pin(
+                    async move { indices.load(&mut *store, instance)?.call_delete(store, cluster, name, owner).await },
+                )
             },
             |deleted| convert::result(deleted, Ok),
         )

@@ -1,6 +1,8 @@
 //! Interface `routes`.
 
-use super::{Call, Guest, Interface, NewRoute, Result, Route, Routes, SandboxedProvider, absent, async_trait, convert};
+use super::{
+    Call, Guest, Interface, NewRoute, Result, Route, Routes, SandboxedProvider, absent, async_trait, convert, json,
+};
 use crate::bindings::exports::skysail::provider::routes::GuestIndices;
 
 impl SandboxedProvider {
@@ -15,7 +17,7 @@ impl Routes for SandboxedProvider {
         let indices = self.route_indices()?;
         self.run(
             call,
-            "routes.list",
+            ("routes.list", &|| json!({"cluster": cluster})),
             |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_list(store, cluster).await })
             },
@@ -27,12 +29,12 @@ impl Routes for SandboxedProvider {
     async fn create(&self, call: &Call, cluster: &str, routes: &[NewRoute]) -> Result<Vec<Result<()>>> {
         let indices = self.route_indices()?;
         let asked = routes.len();
-        let routes: Vec<_> = routes.iter().map(convert::new_route_to_guest).collect();
+        let given: Vec<_> = routes.iter().map(convert::new_route_to_guest).collect();
         self.run(
             call,
-            "routes.create",
+            ("routes.create", &|| json!({"cluster": cluster, "routes": routes})),
             |Guest { store, instance, env: _ }| {
-                Box::pin(async move { indices.load(&mut *store, instance)?.call_create(store, cluster, &routes).await })
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_create(store, cluster, &given).await })
             },
             |list| convert::result(list, |list| convert::results(asked, list, Ok)),
         )
@@ -42,12 +44,12 @@ impl Routes for SandboxedProvider {
     async fn delete(&self, call: &Call, cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
         let indices = self.route_indices()?;
         let asked = routes.len();
-        let routes: Vec<_> = routes.iter().map(convert::route_to_guest).collect();
+        let given: Vec<_> = routes.iter().map(convert::route_to_guest).collect();
         self.run(
             call,
-            "routes.delete",
+            ("routes.delete", &|| json!({"cluster": cluster, "routes": routes})),
             |Guest { store, instance, env: _ }| {
-                Box::pin(async move { indices.load(&mut *store, instance)?.call_delete(store, cluster, &routes).await })
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_delete(store, cluster, &given).await })
             },
             |list| convert::result(list, |list| convert::results(asked, list, Ok)),
         )

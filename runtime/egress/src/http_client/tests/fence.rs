@@ -10,7 +10,7 @@ use std::{
 
 use skysail_provider::{Call, Fence};
 
-use super::{Server, get, local, ok, sent};
+use super::{Server, get, local, ok, send_all, sent};
 use crate::http_client::{FailureKind, HttpBudget, HttpLimits};
 
 /// A budget with a fence that closes at second 10, and the fence's clock.
@@ -30,7 +30,8 @@ async fn a_request_of_a_call_that_outlived_the_lease_is_not_sent() {
     hand.store(10, Ordering::SeqCst);
     let failure = sent(&client, &budget, get(server.url("/second"))).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Fenced);
-    let answers = client.send_all(&budget, vec![get(server.url("/third")), get(server.url("/fourth"))], 1 << 20).await;
+    let answers =
+        send_all(&client, &budget, vec![get(server.url("/third")), get(server.url("/fourth"))], 1 << 20).await;
     assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Fenced)));
     assert_eq!(server.requests().len(), 1, "{:?}", server.requests());
 }

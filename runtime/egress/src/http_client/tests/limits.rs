@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use skysail_provider::{Call, Limit, LimitHit};
 use tokio::time::{Instant, timeout};
 
-use super::{Answers, Reply, Server, credentials, get, limited_client, local_egress, ok, sent, with_header};
+use super::{Answers, Reply, Server, credentials, get, limited_client, local_egress, ok, send_all, sent, with_header};
 use crate::http_client::{Failure, FailureKind, Held, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpUsage};
 
 const MIB: u64 = 1024 * 1024;
@@ -45,7 +45,7 @@ async fn requests_beyond_the_call_s_budget_are_refused_and_not_sent() {
     let server = Server::start(|_| ok("")).await;
     let limits = HttpLimits { requests_per_call: 3, ..HttpLimits::default() };
     let Limited { client, budget } = limited(&server, limits);
-    let answers = client.send_all(&budget, vec![get(server.url("/")); 5], MIB).await;
+    let answers = send_all(&client, &budget, vec![get(server.url("/")); 5], MIB).await;
     let failures: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
     assert_eq!(failures.len(), 2);
     assert!(failures.iter().all(|failure| failure.kind == FailureKind::Limited));
@@ -55,7 +55,7 @@ async fn requests_beyond_the_call_s_budget_are_refused_and_not_sent() {
     assert_eq!((usage.requests, usage.refused), (5, 2));
     assert_eq!(usage.limit_hits, [LimitHit { limit: Limit::HttpRequests, used: 4, max: 3 }]);
     // An invalid request: requests beyond the budget are not even parsed.
-    let answers = client.send_all(&budget, vec![HttpRequest::default(); 60_000], MIB).await;
+    let answers = send_all(&client, &budget, vec![HttpRequest::default(); 60_000], MIB).await;
     assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Limited)));
     assert_eq!((answers.len(), budget.usage().requests, budget.usage().refused), (60_000, 60_005, 60_002));
     // Another call of the same provider has a budget of its own.
@@ -79,7 +79,7 @@ async fn answers_come_in_the_order_of_the_requests_and_no_more_are_in_flight_tha
     let limits = HttpLimits { concurrency_per_call: 2, ..HttpLimits::default() };
     let Limited { client, budget } = limited(&server, limits);
     let requests = (0..8).map(|index| get(server.url(&format!("/{index}")))).collect();
-    let answers = client.send_all(&budget, requests, MIB).await;
+    let answers = send_all(&client, &budget, requests, MIB).await;
     let bodies: Vec<_> =
         answers.into_iter().map(|answer| String::from_utf8(answer.unwrap().body.to_vec()).unwrap()).collect();
     assert_eq!(bodies, ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"]);
@@ -105,13 +105,8 @@ async fn a_third_exchange_waits_while_two_hang() {
 async fn one_failure_does_not_stop_the_others() {
     let server = Server::start(|_| ok("fine")).await;
     let Limited { client, budget } = limited(&server, HttpLimits::default());
-    let answers = client
-        .send_all(
-            &budget,
-            vec![get(server.url("/")), get("http://169.254.169.254/"), get("nonsense"), get(server.url("/"))],
-            MIB,
-        )
-        .await;
+    let requests = vec![get(server.url("/")), get("http://169.254.169.254/"), get("nonsense"), get(server.url("/"))];
+    let answers = send_all(&client, &budget, requests, MIB).await;
     let kinds: Vec<_> = answers.iter().map(|answer| answer.as_ref().map_err(|failure| failure.kind).err()).collect();
     assert_eq!(kinds, [None, Some(FailureKind::Forbidden), Some(FailureKind::Malformed), None]);
 }
@@ -121,7 +116,7 @@ async fn no_further_request_is_sent_when_the_answers_fill_the_guest_s_memory() {
     let server = Server::start(|_| ok(&"x".repeat(600))).await;
     let limits = HttpLimits { concurrency_per_call: 1, ..HttpLimits::default() };
     let Limited { client, budget } = limited(&server, limits);
-    let answers = client.send_all(&budget, vec![get(server.url("/")); 4], 1000).await;
+    let answers = send_all(&client, &budget, vec![get(server.url("/")); 4], 1000).await;
     let failures: Vec<_> = answers.iter().map(|answer| answer.as_ref().err()).collect();
     let [None, None, Some(third), Some(_)] = failures.as_slice() else { panic!("{failures:?}") };
     // Two bodies, and twice `content-length: 600`.
@@ -181,7 +176,7 @@ async fn a_flood_beyond_the_provider_s_rate_is_refused_whatever_call_it_comes_fr
     let limits = HttpLimits { requests_per_second: 1, concurrency_per_call: 8, ..HttpLimits::default() };
     let Limited { client, budget } = limited(&server, limits);
     let started = Instant::now();
-    let answers = client.send_all(&budget, vec![get(server.url("/")); 8], MIB).await;
+    let answers = send_all(&client, &budget, vec![get(server.url("/")); 8], MIB).await;
     let sent = answers.iter().filter(|answer| answer.is_ok()).count();
     assert_eq!((sent, server.requests().len()), (2, 2));
     assert!(started.elapsed() >= Duration::from_secs(1), "the second request waited for its turn");
