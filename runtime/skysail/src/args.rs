@@ -11,6 +11,7 @@ mod functions;
 mod orphans;
 mod plan;
 mod registry;
+mod replay;
 mod run;
 mod status;
 mod support_bundle;
@@ -32,6 +33,7 @@ pub(crate) use functions::function_names;
 pub(crate) use orphans::OrphansArgs;
 pub(crate) use plan::PlanArgs;
 pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
+pub(crate) use replay::{RecordArgs, ReplayArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
 pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
 pub(crate) use support_bundle::SupportBundleArgs;
@@ -53,6 +55,7 @@ const EXAMPLES: &str = "
   skysail explain service default/web --server URL    explain why it waits
   skysail inspect provider.wasm                 list imports and exports
   skysail call provider.wasm identity.describe  call one function
+  skysail replay recordings --component next.wasm
   skysail push provider.wasm ghcr.io/org/provider:v1
   skysail crd | kubectl apply -f -              install the CRD of Provider
   source <(skysail completions bash)            enable tab completion";
@@ -92,6 +95,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Call one function of a component in the sandbox and print its result and its cost.
     Call(CallArgs),
+    /// Give recorded calls to a component, and show how its requests, answers and costs differ.
+    Replay(ReplayArgs),
     /// Show for each provider which release serves, what is wrong, and what its calls cost.
     Status(StatusArgs),
     /// Collect the state of the manager and its logs in an archive, without secrets.
@@ -176,6 +181,8 @@ pub(crate) struct CallArgs {
     /// to standard output. 1 to 10,000.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) recording: RecordArgs,
     #[command(flatten)]
     pub(crate) log: QuietLogArgs,
 }

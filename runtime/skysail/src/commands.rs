@@ -1,6 +1,7 @@
 //! The commands, one file each. This file only dispatches.
 
 mod call;
+mod changes;
 mod completions;
 #[cfg(feature = "dev")]
 mod componentize;
@@ -16,7 +17,9 @@ mod orphans;
 mod plan;
 mod pull;
 mod push;
+mod recordings;
 mod registry;
+mod replay;
 mod run;
 mod served;
 mod status;
@@ -41,6 +44,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Componentize(args) => componentize::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
+        Command::Replay(args) => replay::run(&args),
         Command::Status(args) => status::run(&args),
         Command::SupportBundle(args) => support_bundle::run(&args),
         Command::Explain(args) => explain::run(&args),

@@ -14,7 +14,7 @@ Exit codes:
   3  the component was refused: the file is not a component, the component needs
      an import that the sandbox does not have, or it refuses the cloud-config
   4  the cluster cannot be reached
-  5  skysail plan found changes";
+  5  skysail plan found changes, or skysail replay found differences";
 
 /// The error if a task of this process panicked.
 pub(crate) const TASK_PANICKED: &str = "a task panicked; this is a bug in Skysail: report it with the log";
@@ -30,7 +30,7 @@ pub(crate) enum Reason {
     Refused,
     /// The cluster cannot be reached.
     Unreachable,
-    /// A plan has changes.
+    /// A plan has changes, or a replayed call has differences.
     Changes,
 }
 

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, ValueHint};
 
-use super::{NOTATION, QuietLogArgs, parse_duration};
+use super::{NOTATION, QuietLogArgs, RecordArgs, parse_duration};
 
 /// `skysail dev`.
 #[derive(Debug, ClapArgs)]
@@ -24,8 +24,8 @@ pub(crate) struct DevArgs {
     pub(crate) provider_file: Option<PathBuf>,
     /// Command that builds the component. `sh -c` runs it in the current folder at the start, and
     /// again each time that a file of the folder changes, except hidden files, components, files in
-    /// folders with the names `build`, `dist`, `node_modules`, `out` or `target`, and files behind
-    /// symbolic links to folders.
+    /// folders with the names `build`, `dist`, `node_modules`, `out`, `recordings` or `target`, and
+    /// files behind symbolic links to folders.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["demo", "no_manager", "cloud_only"])]
     pub(crate) build: Option<String>,
     /// Run a demonstration in steps and check the result of each step; exit 1 if a check fails.
@@ -33,12 +33,12 @@ pub(crate) struct DevArgs {
     pub(crate) demo: bool,
     /// Run the simulated cluster and the simulated cloud without a manager, and print how to start
     /// one.
-    #[arg(long, conflicts_with_all = ["demo", "provider_file"])]
+    #[arg(long, conflicts_with_all = ["demo", "provider_file", "record"])]
     pub(crate) no_manager: bool,
     /// Run the simulated cloud alone, for a manager of another cluster, and print its address, its
     /// token and a Provider. The cloud and its load balancers have loopback addresses, so the
     /// manager has to run on this machine.
-    #[arg(long, conflicts_with_all = ["demo", "provider_file", "no_manager", "api_address"])]
+    #[arg(long, conflicts_with_all = ["demo", "provider_file", "no_manager", "api_address", "record"])]
     pub(crate) cloud_only: bool,
     /// Machines in the simulated cloud, from 1 to 200. Each machine is a node of the cluster.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=200))]
@@ -54,6 +54,8 @@ pub(crate) struct DevArgs {
     /// the program or one level above it.
     #[arg(long, value_name = "DIR", env = "SKYSAIL_COMPONENTS", value_hint = ValueHint::DirPath)]
     pub(crate) components: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) recording: RecordArgs,
     #[command(flatten)]
     pub(crate) log: QuietLogArgs,
 }

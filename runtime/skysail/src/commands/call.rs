@@ -5,8 +5,8 @@
 //! contract.
 
 mod cost;
-mod functions;
-mod identity;
+pub(super) mod functions;
+pub(super) mod identity;
 mod repeat;
 
 use std::{
@@ -24,6 +24,7 @@ use skysail_provider::{Call, Error, EventSink, ProviderEvent};
 use self::{functions::Function, repeat::Spent};
 use crate::{
     args::{CallArgs, LoggingFormat},
+    commands::recordings::Folder,
     component_file::{self, Contents},
     exit::{MarkExt as _, Reason},
     output,
@@ -48,21 +49,14 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let arguments = arguments(&args.json).or_exit(Reason::Usage)?;
     let spec = spec(&args).or_exit(Reason::Usage)?;
     let function = functions::parse(&args.function, arguments).or_exit(Reason::Usage)?;
-    let bytes = match component_file::read(&args.file, spec.limits.component_bytes).or_exit(Reason::Usage)? {
-        Contents::Whole(bytes) => bytes,
-        Contents::TooLarge { size, bytes_max } => {
-            return Err(anyhow!(
-                "{} has {size} bytes, and the limit componentBytes is {bytes_max}; build the component smaller (release profile, opt-level \
-                 \"s\", stripped), or raise the limit in a provider file (--provider-file)",
-                args.file.display()
-            ))
-            .or_exit(Reason::Refused);
-        }
-    };
-    let offer = Offer { bytes, origin: format!("file {}", args.file.display()) };
-    let services = providers::services(&mut Registry::default())?;
+    let offer = component(&args.file, spec.limits.component_bytes)?;
+    let mut services = providers::services(&mut Registry::default())?;
+    let (folder, redact) = Folder::of(&args.recording).or_exit(Reason::Usage)?.unzip();
+    if let Some(redact) = redact {
+        services.recorder = services.recorder.recording(redact);
+    }
     let options = providers::slot_options(&spec, None)?;
-    let mut spent = Spent::new(&args.function, &spec.limits, services.recorder.subscribe());
+    let mut spent = Spent::new(&args.function, &spec.limits, services.recorder.subscribe()).recorded(folder);
     let checks_config = matches!(function, Function::Identity(identity::Function::CheckConfig { .. }));
     let outcome = match function {
         Function::Identity(function) => {
@@ -80,6 +74,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
         // A closed standard error is ignored.
         drop(writeln!(std::io::stderr().lock(), "{cost}"));
     }
+    spent.written()?;
     let answer = outcome.map_err(|error| anyhow!("{} returned {}", args.function, failure(&error)))?;
     output::print(output::json(&answer)?.as_bytes())?;
     if checks_config && identity::has_fatal_problem(&answer) {
@@ -87,6 +82,23 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
             .or_exit(Reason::Refused);
     }
     Ok(())
+}
+
+/// The component of a file.
+///
+/// # Errors
+/// The file cannot be read, or is larger than a component may be.
+pub(super) fn component(file: &Path, bytes_max: u64) -> anyhow::Result<Offer> {
+    let origin = format!("file {}", file.display());
+    match component_file::read(file, bytes_max).or_exit(Reason::Usage)? {
+        Contents::Whole(bytes) => Ok(Offer { bytes, origin }),
+        Contents::TooLarge { size, bytes_max } => Err(anyhow!(
+            "{} has {size} bytes, and the limit componentBytes is {bytes_max}; build the component smaller (release profile, opt-level \
+             \"s\", stripped), or raise the limit in a provider file (--provider-file)",
+            file.display()
+        ))
+        .or_exit(Reason::Refused),
+    }
 }
 
 fn arguments(json: &str) -> anyhow::Result<Value> {

@@ -5,6 +5,8 @@ mod dev;
 #[cfg(test)]
 mod program;
 #[cfg(test)]
+mod replay;
+#[cfg(test)]
 mod results;
 #[cfg(test)]
 mod run;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer,
     de::{DeserializeOwned, Error as _},
 };
 use serde_json::{Value, json};
 use skysail_controllers::{provider_node, provider_service, provider_volume};
-use skysail_host::slot::Slot;
+use skysail_host::{Answer as _, SandboxedProvider, slot::Slot};
 use skysail_provider::{
-    Call, Clusters, Code, Detail, Error, Instance, Instances as _, LoadBalancerInventory, LoadBalancers,
-    NODES_PER_PAGE, NewRoute, NodeLegacy as _, NodeSet, OwnedLoadBalancer, PersistentVolume,
-    PersistentVolumeLabels as _, Provider as _, Result, Route, Routes, Service, Zones as _,
+    Call, Clusters, Detail, Instance, Instances, LoadBalancerInventory, LoadBalancers, NODES_PER_PAGE, NewRoute,
+    NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Provider, Result, Route, Routes,
+    Service, Zones,
 };
 
 use super::identity;
@@ -22,7 +22,7 @@ use crate::args::function_names;
 
 /// One call, ready to be made.
 #[derive(Clone, Debug)]
-pub(super) enum Function {
+pub(in crate::commands) enum Function {
     /// Needs no cloud-config.
     Identity(identity::Function),
     /// Needs a component that accepted its cloud-config.
@@ -32,7 +32,7 @@ pub(super) enum Function {
 /// A function of the provider with its arguments, as `--json` has them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all_fields = "camelCase", deny_unknown_fields)]
-pub(super) enum ProviderFunction {
+pub(in crate::commands) enum ProviderFunction {
     #[serde(rename = "load-balancers.name")]
     Name(OfService),
     #[serde(rename = "load-balancers.get")]
@@ -56,8 +56,8 @@ pub(super) enum ProviderFunction {
     Instances {
         #[serde(deserialize_with = "nodes")]
         nodes: NodeSet,
-        #[serde(default)]
-        detail: DetailArgument,
+        #[serde(default = "metadata")]
+        detail: Detail,
     },
     #[serde(rename = "routes.list")]
     RoutesList(OfCluster),
@@ -100,14 +100,14 @@ pub(super) enum ProviderFunction {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OfCluster {
+pub(in crate::commands) struct OfCluster {
     #[serde(default = "kubernetes")]
     cluster: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OfService {
+pub(in crate::commands) struct OfService {
     #[serde(default = "kubernetes")]
     cluster: String,
     #[serde(deserialize_with = "service")]
@@ -116,7 +116,7 @@ pub(super) struct OfService {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WithNodes {
+pub(in crate::commands) struct WithNodes {
     #[serde(default = "kubernetes")]
     cluster: String,
     #[serde(deserialize_with = "service")]
@@ -125,20 +125,33 @@ pub(super) struct WithNodes {
     nodes: NodeSet,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum DetailArgument {
-    State,
-    #[default]
-    Metadata,
-}
-
 fn kubernetes() -> String {
     "kubernetes".to_owned()
 }
 
+const fn metadata() -> Detail {
+    Detail::Metadata
+}
+
+/// A provider with every interface.
+pub(in crate::commands) trait Callable:
+    Provider
+    + LoadBalancers
+    + LoadBalancerInventory
+    + Instances
+    + Routes
+    + Zones
+    + Clusters
+    + NodeLegacy
+    + PersistentVolumeLabels
+{
+}
+
+impl Callable for Slot {}
+impl Callable for SandboxedProvider {}
+
 /// Reads the arguments of a function. Does not check whether the component exports the function.
-pub(super) fn parse(function: &str, arguments: Value) -> anyhow::Result<Function> {
+pub(in crate::commands) fn parse(function: &str, arguments: Value) -> anyhow::Result<Function> {
     if !function_names().any(|known| known == function) {
         bail!("the contract has no function {function:?}; 'skysail call --help' lists all functions");
     }
@@ -158,8 +171,18 @@ fn argument<'de, D: Deserializer<'de>, A: DeserializeOwned, T>(
     read(A::deserialize(from)?).map_err(|error| D::Error::custom(format!("{error:#}")))
 }
 
+/// An object as a recording has it; none for an object of Kubernetes, whose name is in its
+/// metadata.
+fn recorded<T: DeserializeOwned>(object: &Value) -> Option<anyhow::Result<T>> {
+    object.get("name")?;
+    Some(T::deserialize(object).context("it is neither an object of Kubernetes nor one of a recording"))
+}
+
 fn volume<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<PersistentVolume>, D::Error> {
     argument(from, |object: Value| {
+        if let Some(volume) = recorded(&object) {
+            return volume.map(Box::new).context("volume");
+        }
         let object: core::PersistentVolume =
             serde_json::from_value(object).context("volume is not a Kubernetes PersistentVolume")?;
         let volume = provider_volume(&object);
@@ -169,6 +192,9 @@ fn volume<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<Persist
 
 fn service<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<Service>, D::Error> {
     argument(from, |object: Value| {
+        if let Some(service) = recorded(&object) {
+            return service.map(Box::new).context("service");
+        }
         let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
         let ObjectMeta { name, namespace, uid, .. } = &object.metadata;
         for (field, value) in [("name", name), ("namespace", namespace), ("uid", uid)] {
@@ -185,6 +211,9 @@ fn service<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<Servic
 
 fn nodes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<NodeSet, D::Error> {
     let node = |(index, object)| {
+        if let Some(node) = recorded(&object) {
+            return node.map(Arc::new).with_context(|| format!("nodes[{index}]"));
+        }
         let object: core::Node =
             serde_json::from_value(object).with_context(|| format!("nodes[{index}] is not a Kubernetes Node"))?;
         if object.metadata.name.as_ref().is_none_or(String::is_empty) {
@@ -199,58 +228,49 @@ fn nodes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<NodeSet, D::
 
 impl ProviderFunction {
     /// Makes the call.
-    pub(super) async fn call(self, slot: &Slot, call: &Call) -> Result<Value> {
-        match self {
+    pub(in crate::commands) async fn call(self, slot: &impl Callable, call: &Call) -> Result<Value> {
+        Ok(match self {
             Self::Name(OfService { cluster, service }) => {
-                value(LoadBalancers::name(slot, call, &cluster, &service).await?)
+                LoadBalancers::name(slot, call, &cluster, &service).await?.json()
             }
-            Self::Get(OfService { cluster, service }) => value(slot.get(call, &cluster, &service).await?),
+            Self::Get(OfService { cluster, service }) => slot.get(call, &cluster, &service).await?.json(),
             Self::EnsureDeleted(OfService { cluster, service }) => {
-                value(slot.ensure_deleted(call, &cluster, &service).await?)
+                slot.ensure_deleted(call, &cluster, &service).await?.json()
             }
             Self::Ensure(WithNodes { cluster, service, nodes }) => {
-                value(slot.ensure(call, &cluster, &service, &nodes).await?)
+                slot.ensure(call, &cluster, &service, &nodes).await?.json()
             }
             Self::Update(WithNodes { cluster, service, nodes }) => {
-                value(slot.update(call, &cluster, &service, &nodes).await?)
+                slot.update(call, &cluster, &service, &nodes).await?.json()
             }
             Self::InventoryList(OfCluster { cluster }) => {
-                value(LoadBalancerInventory::list(slot, call, &cluster).await?)
+                LoadBalancerInventory::list(slot, call, &cluster).await?.json()
             }
             Self::InventoryDelete { cluster, name, service } => {
                 let share = OwnedLoadBalancer { name, service };
-                value(LoadBalancerInventory::delete(slot, call, &cluster, &share).await?)
+                LoadBalancerInventory::delete(slot, call, &cluster, &share).await?.json()
             }
-            Self::Instances { nodes, detail } => {
-                let detail = match detail {
-                    DetailArgument::State => Detail::State,
-                    DetailArgument::Metadata => Detail::Metadata,
-                };
-                value(each(describe(slot, call, &nodes, detail).await?))
-            }
-            Self::RoutesList(OfCluster { cluster }) => value(Routes::list(slot, call, &cluster).await?),
-            Self::RoutesCreate { cluster, routes } => value(each(slot.create(call, &cluster, &routes).await?)),
-            Self::RoutesDelete { cluster, routes } => value(each(Routes::delete(slot, call, &cluster, &routes).await?)),
-            Self::ZonesCurrent {} => value(slot.current(call).await?),
-            Self::ZonesByProviderId { provider_id } => value(slot.by_provider_id(call, &provider_id).await?),
-            Self::ZonesByNodeName { node } => value(slot.by_node_name(call, &node).await?),
-            Self::ClustersList {} => value(Clusters::list(slot, call).await?),
-            Self::ClustersMaster(OfCluster { cluster }) => value(slot.master(call, &cluster).await?),
+            Self::Instances { nodes, detail } => describe(slot, call, &nodes, detail).await?.json(),
+            Self::RoutesList(OfCluster { cluster }) => Routes::list(slot, call, &cluster).await?.json(),
+            Self::RoutesCreate { cluster, routes } => slot.create(call, &cluster, &routes).await?.json(),
+            Self::RoutesDelete { cluster, routes } => Routes::delete(slot, call, &cluster, &routes).await?.json(),
+            Self::ZonesCurrent {} => slot.current(call).await?.json(),
+            Self::ZonesByProviderId { provider_id } => slot.by_provider_id(call, &provider_id).await?.json(),
+            Self::ZonesByNodeName { node } => slot.by_node_name(call, &node).await?.json(),
+            Self::ClustersList {} => Clusters::list(slot, call).await?.json(),
+            Self::ClustersMaster(OfCluster { cluster }) => slot.master(call, &cluster).await?.json(),
             Self::AddSshKey { user, key } => {
-                value(slot.add_ssh_key_to_all_instances(call, &user, key.as_bytes()).await?)
+                slot.add_ssh_key_to_all_instances(call, &user, key.as_bytes()).await?.json()
             }
-            Self::CurrentNodeName { hostname } => value(slot.current_node_name(call, &hostname).await?),
-            Self::ScrubDns { nameservers, searches } => {
-                let (nameservers, searches) = slot.scrub_dns(call, &nameservers, &searches).await?;
-                Ok(json!({"nameservers": nameservers, "searches": searches}))
-            }
-            Self::VolumeLabels { cluster, volume } => value(slot.labels(call, &cluster, &volume).await?),
-        }
+            Self::CurrentNodeName { hostname } => slot.current_node_name(call, &hostname).await?.json(),
+            Self::ScrubDns { nameservers, searches } => slot.scrub_dns(call, &nameservers, &searches).await?.json(),
+            Self::VolumeLabels { cluster, volume } => slot.labels(call, &cluster, &volume).await?.json(),
+        })
     }
 }
 
 /// Describes the nodes in pages of the provider's size, up to the first page that fails.
-async fn describe(slot: &Slot, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
+async fn describe(slot: &impl Callable, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
     let page_nodes = slot.info().map_or(NODES_PER_PAGE, |info| info.page_nodes);
     if nodes.len() <= page_nodes {
         return slot.describe(call, nodes, detail).await;
@@ -262,29 +282,12 @@ async fn describe(slot: &Slot, call: &Call, nodes: &NodeSet, detail: Detail) -> 
     Ok(instances)
 }
 
-pub(super) fn value(answer: impl Serialize) -> Result<Value> {
-    serde_json::to_value(answer)
-        .map_err(|error| Error::new(Code::Internal, format!("cannot encode the answer: {error}")))
-}
-
-/// One entry for each result: the answer, or the code and the message of the error.
-fn each<T: Serialize>(results: Vec<Result<T>>) -> Vec<Value> {
-    let entry = |result: Result<T>| match result {
-        Ok(answer) => json!({"ok": answer}),
-        Err(Error { code, message, retry_after: Some(after), .. }) => {
-            let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-            json!({"error": {"code": code.category(), "message": message, "retryAfterMs": after}})
-        }
-        Err(error) => json!({"error": {"code": error.code.category(), "message": error.message}}),
-    };
-    results.into_iter().map(entry).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use serde_json::json;
+    use skysail_provider::{Node, PersistentVolume, Service};
     use wit_parser::{Resolve, WorldItem};
 
     use super::{function_names, parse};
@@ -329,6 +332,17 @@ mod tests {
         let local = json!({"volume": {"metadata": {"name": "a"}, "spec": {"local": {"path": "/"}}}});
         let error = parse("persistent-volume-labels.labels", local).unwrap_err();
         assert!(format!("{error:#}").contains("volume has no source that a cloud provider serves"), "{error:#}");
+    }
+
+    #[test]
+    fn an_object_is_given_as_kubernetes_has_it_or_as_a_recording_has_it() {
+        let node = Node { name: "node-1".to_owned(), ..Node::default() };
+        let arguments = json!({"service": Service::new("shop", "web", "u-1"), "nodes": [node]});
+        parse("load-balancers.ensure", arguments).unwrap();
+        parse("persistent-volume-labels.labels", json!({"volume": PersistentVolume::default()})).unwrap();
+        let error = parse("load-balancers.name", json!({"service": {"name": "web"}})).unwrap_err();
+        let text = "service: it is neither an object of Kubernetes nor one of a recording: missing field `namespace`";
+        assert!(format!("{error:#}").contains(text), "{error:#}");
     }
 
     #[test]

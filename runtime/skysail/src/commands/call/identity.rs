@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use skysail_host::{
-    Problem, Release, Sandbox, SandboxOptions, Severity,
+    Answer as _, Release, Sandbox, SandboxOptions,
     admission::{digest_of, digest_text},
     check_config, describe,
     jail::CompileLimits,
@@ -16,12 +16,10 @@ use skysail_host::{
 };
 use skysail_provider::Result;
 
-use super::functions::value;
-
 /// A function of `identity` with its arguments, as `--json` has them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) enum Function {
+pub(in crate::commands) enum Function {
     #[serde(rename = "identity.describe")]
     Describe {},
     #[serde(rename = "identity.check-config")]
@@ -31,16 +29,20 @@ pub(super) enum Function {
 }
 
 /// A component that is loaded but does not serve.
-pub(super) struct Loaded {
-    sandbox: Arc<Sandbox>,
-    release: Release,
+pub(in crate::commands) struct Loaded {
+    pub(in crate::commands) sandbox: Arc<Sandbox>,
+    pub(in crate::commands) release: Release,
 }
 
 /// Compiles and links a component, as a slot does.
 ///
 /// # Errors
 /// The component is refused.
-pub(super) async fn load(services: &SlotServices, options: SandboxOptions, offer: Offer) -> anyhow::Result<Loaded> {
+pub(in crate::commands) async fn load(
+    services: &SlotServices,
+    options: SandboxOptions,
+    offer: Offer,
+) -> anyhow::Result<Loaded> {
     let Offer { bytes, origin } = offer;
     let sandbox =
         Sandbox::new(&services.engine, services.recorder.clone(), options).context("cannot make the sandbox")?;
@@ -54,32 +56,23 @@ pub(super) async fn load(services: &SlotServices, options: SandboxOptions, offer
 impl Function {
     /// Makes the call and turns its answer into JSON. `config` is the text to check if the
     /// arguments have none.
-    pub(super) async fn call(self, loaded: &Loaded, config: &str) -> Result<Value> {
+    pub(in crate::commands) async fn call(self, loaded: &Loaded, config: &str) -> Result<Value> {
         let Loaded { sandbox, release } = loaded;
         match self {
-            Self::Describe {} => value(describe(sandbox, release).await?),
+            Self::Describe {} => Ok(describe(sandbox, release).await?.json()),
             Self::CheckConfig { text } => {
                 let text = text.as_deref().unwrap_or(config);
-                Ok(check_config(sandbox, release, text).await?.into_iter().map(problem).collect())
+                Ok(check_config(sandbox, release, text).await?.json())
             }
             Self::Origins { text } => {
                 let origins = origins(sandbox, release, text.as_deref().unwrap_or(config)).await?;
-                Ok(origins.iter().map(ToString::to_string).collect())
+                Ok(origins.json())
             }
         }
     }
 }
 
 /// Whether the answer of `check-config` has a problem for which a slot refuses the component.
-pub(super) fn has_fatal_problem(answer: &Value) -> bool {
+pub(in crate::commands) fn has_fatal_problem(answer: &Value) -> bool {
     answer.as_array().into_iter().flatten().any(|problem| problem["severity"] == "fatal")
-}
-
-fn problem(problem: Problem) -> Value {
-    let Problem { severity, line, key, message } = problem;
-    let severity = match severity {
-        Severity::Warning => "warning",
-        Severity::Fatal => "fatal",
-    };
-    json!({"severity": severity, "line": line, "key": key, "message": message})
 }

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::cost::Cost;
-use crate::output;
+use crate::{commands::recordings::Folder, output};
 
 /// Between two lines about the progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
@@ -34,6 +34,10 @@ pub(super) struct Spent<'a> {
     function: &'a str,
     limits: &'a Limits,
     records: Receiver<Arc<CallRecord>>,
+    /// Where the calls are recorded.
+    folder: Option<Folder>,
+    /// Why a recording was not written.
+    unwritten: Option<anyhow::Error>,
     /// Those of the last turn.
     turn: Vec<Arc<CallRecord>>,
     /// Those of all turns.
@@ -46,7 +50,30 @@ pub(super) struct Spent<'a> {
 
 impl<'a> Spent<'a> {
     pub(super) const fn new(function: &'a str, limits: &'a Limits, records: Receiver<Arc<CallRecord>>) -> Self {
-        Self { function, limits, records, turn: Vec::new(), calls: Vec::new(), lost: 0, refused: [0; ROWS.len()] }
+        Self {
+            function,
+            limits,
+            records,
+            folder: None,
+            unwritten: None,
+            turn: Vec::new(),
+            calls: Vec::new(),
+            lost: 0,
+            refused: [0; ROWS.len()],
+        }
+    }
+
+    /// The same, and each call is written into this folder.
+    pub(super) fn recorded(self, folder: Option<Folder>) -> Self {
+        Self { folder, ..self }
+    }
+
+    /// Whether all recordings are written.
+    ///
+    /// # Errors
+    /// The first one that is not.
+    pub(super) fn written(&mut self) -> anyhow::Result<()> {
+        self.unwritten.take().map_or(Ok(()), Err)
     }
 
     /// Makes the call as often as the user wants, and returns its last outcome.
@@ -79,6 +106,9 @@ impl<'a> Spent<'a> {
     }
 
     fn take(&mut self, record: Arc<CallRecord>) {
+        if let (Some(folder), Some(recording), None) = (&mut self.folder, &record.recording, &self.unwritten) {
+            self.unwritten = folder.write(recording).err();
+        }
         self.calls.push(Used { outcome: record.outcome.category(), amounts: ROWS.map(|row| (row.used)(&record)) });
         for hit in &record.limits_hit {
             for (row, refused) in ROWS.iter().zip(&mut self.refused) {

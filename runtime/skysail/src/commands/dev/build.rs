@@ -38,8 +38,8 @@ const STILL_RUNS_EVERY: Duration = Duration::from_mins(1);
 const OUTPUT_WAIT: Duration = Duration::from_secs(1);
 /// The rest of a longer line is not shown.
 const LINE_BYTES_MAX: usize = 2_000;
-/// Folders with files that builds write. Hidden files and folders are left out, too.
-const OUTPUTS: [&str; 5] = ["build", "dist", "node_modules", "out", "target"];
+/// Folders with files that builds and `--record` write. Hidden files and folders are left out, too.
+const OUTPUTS: [&str; 6] = ["build", "dist", "node_modules", "out", "recordings", "target"];
 
 /// The files below the current folder, with the time of the last change (nanoseconds) and the size.
 type Files = BTreeMap<PathBuf, (i128, u64)>;
@@ -240,7 +240,7 @@ mod tests {
         };
         write("src/main.go", "one");
         let before = files(folder.path()).unwrap();
-        for output in ["target/x", "src/build/x", "node_modules/a/b.js", ".git/index", "my.wasm"] {
+        for output in ["target/x", "recordings/1.json", "src/build/x", "node_modules/a/b.js", ".git/index", "my.wasm"] {
             write(output, "text");
         }
         assert_eq!(changed(&before, &files(folder.path()).unwrap()), None);

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use json_patch::PatchOperation;
 use serde::Serialize;
 use serde_json::Value;
 use skysail_controllers::{DryRunObject, ObjectWrite};
@@ -10,11 +9,12 @@ use skysail_provider::{HeldRequest, text::one_line};
 
 use crate::{
     args::OutputFormat,
+    commands::changes::{Change, change_text, changes},
     output::{self, plain},
 };
 
-/// Longest value in the text, in bytes.
-const VALUE_BYTES_MAX: usize = 500;
+/// Longest body in the text, in bytes.
+const BODY_BYTES_MAX: usize = 500;
 /// Longest list of changes of one request in the text.
 const CHANGES_MAX: usize = 100;
 
@@ -52,17 +52,6 @@ struct Held<'a> {
 enum Body {
     Text(String),
     Bytes(usize),
-}
-
-/// One field that would have another value.
-#[derive(Debug, PartialEq, Serialize)]
-struct Change {
-    /// JSON pointer (RFC 6901).
-    path: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<Value>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -120,29 +109,6 @@ fn write(ObjectWrite { method, path, before, after }: &ObjectWrite) -> Held<'_> 
     Held { method, url: path, body: None, changes }
 }
 
-/// The fields that differ. Of an object that does not exist yet each field is one.
-fn changes(before: &Value, after: &Value) -> Vec<Change> {
-    let empty = Value::Object(serde_json::Map::new());
-    let before = match before {
-        Value::Null if after.is_object() => &empty,
-        before => before,
-    };
-    let value = |object: &Value, path: &str| object.pointer(path).cloned();
-    let operations = json_patch::diff(before, after);
-    let change = |operation: &PatchOperation| {
-        let path = operation.path().to_string();
-        let (before, after) = match operation {
-            PatchOperation::Add(add) => (None, Some(add.value.clone())),
-            PatchOperation::Replace(replace) => (value(before, &path), Some(replace.value.clone())),
-            PatchOperation::Remove(_) => (value(before, &path), None),
-            // `diff` produces none of them.
-            PatchOperation::Move(_) | PatchOperation::Copy(_) | PatchOperation::Test(_) => (None, None),
-        };
-        Change { path, before, after }
-    };
-    operations.iter().map(change).collect()
-}
-
 /// One paragraph. All values are of a provider, a cloud or a user of the cluster.
 fn text(planned: &Planned<'_>) -> String {
     let Planned { provider, kind, name, requests, omitted, writes, failures } = planned;
@@ -154,7 +120,7 @@ fn text(planned: &Planned<'_>) -> String {
     for held in requests.iter().chain(writes) {
         lines.push(format!("  {} {}", held.method, held.url));
         match &held.body {
-            Some(Body::Text(text)) => lines.push(format!("    {}", one_line(text, VALUE_BYTES_MAX))),
+            Some(Body::Text(text)) => lines.push(format!("    {}", one_line(text, BODY_BYTES_MAX))),
             Some(Body::Bytes(bytes)) => lines.push(format!("    {bytes} bytes")),
             None => {}
         }
@@ -173,16 +139,6 @@ fn text(planned: &Planned<'_>) -> String {
         let _infallible = writeln!(all, "{}{}", " ".repeat(indent), plain(line.trim_start()));
         all
     })
-}
-
-fn change_text(Change { path, before, after }: &Change) -> String {
-    let value = |value: &Value| one_line(&value.to_string(), VALUE_BYTES_MAX);
-    match (before, after) {
-        (None, Some(after)) => format!("+ {path}: {}", value(after)),
-        (Some(before), None) => format!("- {path}: {}", value(before)),
-        (Some(before), Some(after)) => format!("~ {path}: {} -> {}", value(before), value(after)),
-        (None, None) => path.clone(),
-    }
 }
 
 #[cfg(test)]
