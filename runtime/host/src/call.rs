@@ -322,7 +322,8 @@ impl<'a> Running<'a> {
             let left = store.get_fuel().unwrap_or(0);
             record.fuel = self.sandbox.limits().fuel.saturating_sub(left);
             store.data_mut().complete(&mut record);
-            record.recording = store.data().recording(&record).map(Arc::new);
+            let state = store.data();
+            self.sandbox.recorder().keep(&mut record, |record| state.recording(record));
         }
         if let Some(limit) = limit {
             // The limit that ended the call comes first.

@@ -13,7 +13,7 @@ use prometheus_client::{
 };
 use serde_json::Value;
 use skysail_provider::{Code, Limit, LimitHit, ObjectReference};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc};
 
 use crate::{
     Fault,
@@ -367,6 +367,8 @@ pub struct CallRecorder {
 enum Worlds {
     Live,
     Recorded(Redact),
+    /// Recorded; the recordings of failed calls go there.
+    Failures(Redact, mpsc::Sender<Arc<Recording>>),
     Replayed(Arc<Recording>, Redact),
 }
 
@@ -390,6 +392,13 @@ impl CallRecorder {
         Self { worlds: Worlds::Recorded(redact), ..self }
     }
 
+    /// The same, and the recording of each call that somebody has to act on ([`CallRecord::fault`])
+    /// goes to `failed`. If the receiver is slow, recordings are lost: calls wait for nobody.
+    #[must_use]
+    pub fn recording_failures(self, redact: Redact, failed: mpsc::Sender<Arc<Recording>>) -> Self {
+        Self { worlds: Worlds::Failures(redact, failed), ..self }
+    }
+
     /// The same, but each call has the world of this recording: its clocks, its cache, its answers
     /// to requests. No request leaves the process. Each [`CallRecord`] has a recording, too.
     ///
@@ -404,7 +413,7 @@ impl CallRecorder {
     pub(crate) fn world(&self, arguments: &dyn Fn() -> Value) -> World {
         match &self.worlds {
             Worlds::Live => World::Live,
-            Worlds::Recorded(redact) => World::recorded(redact.clone(), arguments()),
+            Worlds::Recorded(redact) | Worlds::Failures(redact, _) => World::recorded(redact.clone(), arguments()),
             Worlds::Replayed(recording, redact) => World::replayed(Arc::clone(recording), redact.clone(), arguments()),
         }
     }
@@ -418,6 +427,23 @@ impl CallRecorder {
 
     pub(crate) const fn metrics(&self) -> &CallMetrics {
         &self.metrics
+    }
+
+    /// Takes what was recorded of a call that ends with this record, if anybody wants it.
+    pub(crate) fn keep(&self, record: &mut CallRecord, recording: impl FnOnce(&CallRecord) -> Option<Recording>) {
+        match &self.worlds {
+            Worlds::Live => {}
+            Worlds::Recorded(_) | Worlds::Replayed(..) => record.recording = recording(record).map(Arc::new),
+            // Not with the record, whose subscribers would hold hundreds of recordings in memory.
+            Worlds::Failures(_, failed) => {
+                if record.fault.is_some()
+                    && let Ok(place) = failed.try_reserve()
+                    && let Some(recording) = recording(record)
+                {
+                    place.send(Arc::new(recording));
+                }
+            }
+        }
     }
 
     pub(crate) fn record(&self, record: CallRecord) {

@@ -219,7 +219,8 @@ pub struct Cost {
 pub enum RecordingError {
     /// Another document.
     #[error(
-        "it is not a recording ({reason}); name a file or a folder that `skysail call --record` or `skysail dev --record` wrote"
+        "it is not a recording ({reason}); name a file or a folder that `skysail call --record`, `skysail dev --record` or \
+         `skysail run --record-failures` wrote"
     )]
     NotARecording {
         /// Why.

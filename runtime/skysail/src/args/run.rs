@@ -6,6 +6,7 @@
 mod authentication;
 mod controllers;
 mod drift;
+mod failures;
 mod feature_gates;
 mod generic;
 mod kube_cloud_shared;
@@ -24,6 +25,7 @@ mod webhook_serving;
 use clap::Args;
 use skysail_controllers::ControllerSettings;
 
+pub(crate) use failures::FailureArgs;
 pub(crate) use feature_gates::Feature;
 pub(crate) use generic::GenericArgs;
 pub(crate) use logging::LoggingFormat;
@@ -42,6 +44,8 @@ pub(crate) struct RunArgs {
     pub(crate) drift: drift::DriftArgs,
     #[command(flatten)]
     pub(crate) orphans: orphans::OrphanArgs,
+    #[command(flatten)]
+    pub(crate) failures: failures::FailureArgs,
     #[command(flatten)]
     pub(crate) leader_election: leader_election::LeaderElectionArgs,
     #[command(flatten)]

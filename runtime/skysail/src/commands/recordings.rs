@@ -1,5 +1,7 @@
-//! A folder of recordings: files that `skysail call` and `skysail dev` write, and that
-//! `skysail replay` reads.
+//! A folder of recordings: files that `skysail call`, `skysail dev` and `skysail run` write, and
+//! that `skysail replay` reads.
+
+mod failures;
 
 use std::{
     fs::{self, DirBuilder},
@@ -15,6 +17,7 @@ use skysail_host::{
     write_own_file,
 };
 
+pub(crate) use self::failures::Failures;
 use crate::{args::RecordArgs, output};
 
 /// The maximum number of recordings that one process writes: hours of `skysail dev`, and a folder

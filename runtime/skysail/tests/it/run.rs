@@ -4,6 +4,7 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -260,6 +261,29 @@ async fn the_text_and_the_place_of_a_panic_are_in_the_event_and_in_the_status() 
     };
     let line = until("the panic in the status", shown).await;
     assert!(line.contains("load-balancers.ensure"), "{line}");
+}
+
+/// A recording of a failure in production is a test of the next release.
+#[tokio::test]
+async fn failed_calls_are_recorded_where_the_operator_wants_it_and_replayed() {
+    let recordings = tempfile::tempdir().unwrap();
+    let args = ["--record-failures", recordings.path().to_str().unwrap(), "--redact", "shop-[0-9]"];
+    let file = provider("trapping", "a.example/lb", "192.0.2.0/24");
+    let mut run = Run::start_with(ApiServer::new(&ApiOptions::default()), &file, &args).await;
+    run.says("release active").await;
+    run.add_service("shop-1", "a.example/lb").await;
+    let folder = recordings.path().join("trapping");
+    let recording = until("a recording", async || fs::read_dir(&folder).ok()?.next()?.ok()).await.path();
+    assert!(recording.ends_with("000001-load-balancers.ensure.json"), "{}", recording.display());
+    let text = fs::read_to_string(&recording).unwrap();
+    assert!(text.contains("the guest trapped: panicked at") && !text.contains("shop-1"), "{text}");
+    let mut replay = Command::new(SKYSAIL);
+    replay.arg("replay").arg(&recording).arg("--component").arg(run.path("trapping.wasm"));
+    let output = replay.output().await.unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown, "000001-load-balancers.ensure.json: load-balancers.ensure: equal\n", "{:?}", output.stderr);
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o077;
+    assert_eq!((mode(&folder), mode(&recording)), (0, 0), "the answers of a cloud are nobody else's");
 }
 
 /// The file is checked before the manager connects to a cluster.
