@@ -32,7 +32,7 @@ impl<C: Cloud> Task<'_, C> {
             self.cloud.one(Call::post(Api::LoadBalancer, &["loadbalancers"], json!({"loadbalancer": body})))?;
         self.cloud.remember(&plan.name, &created.id);
         if !self.settings.load_balancer.serial_api {
-            self.leave_nothing(&created.id, plan, members);
+            self.leave_new(&created.id, plan, members);
         }
         Err(Error::retry_after(CREATE_WAIT, format!("Octavia is creating load balancer {}", created.id)))
     }

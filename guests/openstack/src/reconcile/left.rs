@@ -23,6 +23,8 @@ struct Left {
     /// Digest of what the Service asks for.
     wanted: String,
     pools: Vec<Outdated>,
+    /// Whether the load balancer was just created: a driver may show it before its listeners.
+    is_new: bool,
 }
 
 /// A pool whose members are to be replaced.
@@ -35,8 +37,8 @@ pub(super) struct Outdated {
 
 impl<C: Cloud> Task<'_, C> {
     /// Notes that a load balancer is created with all that the Service asks for.
-    pub(super) fn leave_nothing(&self, load_balancer: &str, plan: &Plan, members: &[Member]) {
-        self.leave(load_balancer, digest(plan, members), Vec::new());
+    pub(super) fn leave_new(&self, load_balancer: &str, plan: &Plan, members: &[Member]) {
+        self.leave(load_balancer, &Left { wanted: digest(plan, members), pools: Vec::new(), is_new: true });
     }
 
     /// Makes what an earlier call has left; none if no call has left anything, or if the Service
@@ -47,7 +49,17 @@ impl<C: Cloud> Task<'_, C> {
         // Every call that changes something, or fails, leaves nothing of what was left before.
         self.cloud.remember(&key, "");
         let left: Left = serde_json::from_str(&known).ok()?;
-        (left.wanted == digest(share.plan, share.members)).then(|| self.replace_members(share, left.pools))
+        if left.wanted != digest(share.plan, share.members) {
+            return None;
+        }
+        if left.is_new {
+            let listeners = match self.listeners(share.lb) {
+                Ok(listeners) => listeners,
+                Err(error) => return Some(Err(error)),
+            };
+            return listeners::are_right(share.plan, &listeners).then_some(Ok(()));
+        }
+        Some(self.replace_members(share, left.pools))
     }
 
     /// Replaces the members of the first of these pools.
@@ -72,7 +84,7 @@ impl<C: Cloud> Task<'_, C> {
             Err(Error::RetryAfter(_)) => {}
             Err(error) => return Err(error),
         }
-        self.leave(&lb.id, digest(plan, members), outdated);
+        self.leave(&lb.id, &Left { wanted: digest(plan, members), pools: outdated, is_new: false });
         answer.and(Err(Error::retry_after(UPDATE_WAIT, message)))
     }
 
@@ -97,8 +109,8 @@ impl<C: Cloud> Task<'_, C> {
         Some(outdated)
     }
 
-    fn leave(&self, load_balancer: &str, wanted: String, pools: Vec<Outdated>) {
-        if let Ok(left) = serde_json::to_string(&Left { wanted, pools }) {
+    fn leave(&self, load_balancer: &str, left: &Left) {
+        if let Ok(left) = serde_json::to_string(left) {
             self.cloud.remember(&key(load_balancer), &left);
         }
     }

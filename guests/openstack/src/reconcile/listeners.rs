@@ -7,7 +7,7 @@ use super::{Share, Task, contents::Actual};
 use crate::{
     client::{Call, Cloud},
     names,
-    plan::{Listener, Timeouts},
+    plan::{Listener, Plan, Timeouts},
     settings::Api,
     wire::{LbListener, LbPool, LoadBalancer, one},
 };
@@ -168,6 +168,14 @@ pub(super) fn body(wanted: &Listener, load_balancer: &str) -> Value {
 /// Whether an existing listener is what the Service asks for.
 pub(super) fn is_right(wanted: &Listener, actual: &LbListener, name: &str) -> bool {
     changes(wanted, actual, name).is_empty()
+}
+
+/// Whether these are the listeners that the Service asks for, and no others.
+pub(super) fn are_right(plan: &Plan, present: &[LbListener]) -> bool {
+    let is_there = |wanted: &Listener| {
+        present.iter().any(|listener| is_the_one(wanted, listener) && is_right(wanted, listener, &plan.name))
+    };
+    present.len() == plan.listeners.len() && plan.listeners.iter().all(is_there)
 }
 
 /// The fields of an existing listener that differ.

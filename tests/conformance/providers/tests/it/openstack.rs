@@ -71,7 +71,7 @@ async fn until_the_host_may_replace_the_token() {
 /// once, and the call goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_expires_during_a_call_is_renewed_once() -> Result<()> {
-    // Of the eight requests of a new load balancer.
+    // Of the nine requests of a new load balancer.
     for place in [0, 3, 6] {
         token_expires_at(place).await.with_context(|| format!("the token expires at request {place}"))?;
     }
