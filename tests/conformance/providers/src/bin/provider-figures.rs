@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Error, Result, ensure};
 use skysail_host::CallRecord;
-use skysail_provider::{Detail, NodeSet};
+use skysail_provider::{Detail, NodeSet, Service};
 use skysail_test_providers::{
     cloud::{Balancers, Cloud, JudgedBalancers, JudgedMachines},
     clouds::{
@@ -61,7 +61,7 @@ async fn vendors_balancers<C: JudgedBalancers>() -> Result<Theirs<4>> {
     let (world, nodes) = world::<C>(NODES).await?;
     let proxy = Proxy::start(&world.cloud.services(), C::HTTPS).await?;
     let vendor = Vendor::open(&world.cloud.vendor(proxy.origins())?, &nodes)?;
-    let service = web(&world.cloud, "web");
+    let service = large(&world.cloud);
     let requests = || Some(proxy.take().len());
     proxy.clear();
     let service = vendor.ensure(&service, &nodes)?.map_err(Error::msg)?;
@@ -89,12 +89,20 @@ async fn vendors_machines<C: JudgedMachines>() -> Result<Theirs<2>> {
     Ok(requests)
 }
 
+/// The Service, whose load balancer takes all nodes.
+fn large<C: Balancers>(cloud: &C) -> Service {
+    let mut service = web(cloud, "web");
+    // The smallest type of Hetzner Cloud takes 25 targets.
+    service.annotations.insert("load-balancer.hetzner.cloud/type".to_owned(), "lb31".to_owned());
+    service
+}
+
 /// A Service with two ports: new, unchanged, and after one node has gone.
 async fn balancers<C: Balancers>(theirs: Theirs<4>) -> Result<()> {
     let [new, unchanged, one_node_less, deleted] = theirs;
     let (world, nodes) = world::<C>(NODES).await?;
     let mut records = world.recorder.subscribe();
-    let service = web(&world.cloud, "web");
+    let service = large(&world.cloud);
     world.ensure(&service, &nodes).await?;
     row::<C>("`ensure`, new", &mut records, new);
     world.ensure(&service, &nodes).await?;
