@@ -273,8 +273,8 @@ impl Reader {
             self.apply(&json!({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}))?;
         }
         for (kind, name, key) in CONFIGURATIONS {
-            let kinds = [&["create"], kind, &[name, &format!("--from-literal={key}=x")]].concat();
-            server.kubectl(&[&["-n", "kube-system"], kinds.as_slice()].concat())?;
+            let value = format!("--from-literal={key}=x");
+            server.kubectl(&[&["-n", "kube-system", "create"], kind, &[name, &value]].concat())?;
         }
         register_node(&client, "a").await?;
         create_service(&client, "web", 80, 30_080).await
