@@ -357,6 +357,16 @@ impl Plan {
                 value.is_some_and(|value| wanted.is_empty() || value == *wanted)
             })
         };
+        self.with_address(nodes, selected)
+    }
+
+    /// All nodes that have an address of the Service's family.
+    pub(crate) fn all_nodes(&self, nodes: &NodeSet) -> Vec<Member> {
+        self.with_address(nodes, |_| true)
+    }
+
+    /// The nodes at the places that the function accepts.
+    fn with_address(&self, nodes: &NodeSet, selected: impl Fn(usize) -> bool) -> Vec<Member> {
         let internal = nodes.addresses(&skysail_guest_sdk::AddressKind::InternalIp);
         let external = nodes.addresses(&skysail_guest_sdk::AddressKind::ExternalIp);
         let addresses = internal.into_iter().zip(external).map(|(internal, external)| {

@@ -131,7 +131,7 @@ impl<C: Cloud> Task<'_, C> {
         }
         self.check_tls(&plan)?;
         let members = plan.members(nodes);
-        let Some(lb) = self.find(&plan)? else { return self.create(&plan, &members) };
+        let Some(lb) = self.find(&plan)? else { return self.create(&plan, &members, nodes) };
         let share = self.share(&plan, &lb, &members)?;
         // First, so that the share is found again if the call ends in the middle.
         if !lb.has_tag(&plan.name) {

@@ -1,7 +1,7 @@
 //! Creating a load balancer: with everything in one request where the driver can.
 
 use serde_json::{Value, json};
-use skysail_guest_sdk::{Error, Result};
+use skysail_guest_sdk::{Error, NodeSet, Result};
 
 use super::{CREATE_WAIT, Task, listeners, pools};
 use crate::{
@@ -18,7 +18,7 @@ impl<C: Cloud> Task<'_, C> {
     /// # Errors
     ///
     /// `retry-after` where everything went well: the cloud is creating it.
-    pub(super) fn create<T>(&self, plan: &Plan, members: &[Member]) -> Result<T> {
+    pub(super) fn create<T>(&self, plan: &Plan, members: &[Member], nodes: &NodeSet) -> Result<T> {
         if let Some(id) = &plan.existing {
             return Err(Error::Invalid(format!(
                 "annotation {}load-balancer-id: Octavia has no load balancer {id}; correct the ID, or remove the \
@@ -27,7 +27,11 @@ impl<C: Cloud> Task<'_, C> {
             )));
         }
         let subnet = self.member_subnet(plan, None, members)?;
-        let body = self.body(plan, members, subnet.as_deref())?;
+        let place = self.place(plan, nodes, subnet.as_deref())?;
+        let mut body = self.body(plan, members, subnet.as_deref());
+        for (key, value) in place {
+            pools::set(&mut body, key, json!(value));
+        }
         let created: LoadBalancer =
             self.cloud.one(Call::post(Api::LoadBalancer, &["loadbalancers"], json!({"loadbalancer": body})))?;
         self.cloud.remember(&plan.name, &created.id);
@@ -37,7 +41,30 @@ impl<C: Cloud> Task<'_, C> {
         Err(Error::retry_after(CREATE_WAIT, format!("Octavia is creating load balancer {}", created.id)))
     }
 
-    fn body(&self, plan: &Plan, members: &[Member], member_subnet: Option<&str>) -> Result<Value> {
+    /// The port, or the subnet and the network, of a new load balancer: without any of them the
+    /// subnet of the nodes, of which the Service need not select one.
+    fn place(&self, plan: &Plan, nodes: &NodeSet, of_members: Option<&str>) -> Result<Vec<(&'static str, String)>> {
+        let place = &plan.place;
+        if let Some(port) = &place.vip_port {
+            return Ok(vec![("vip_port_id", port.clone())]);
+        }
+        let subnet = match (&place.subnet, &place.network, of_members) {
+            (None, None, Some(subnet)) if place.member_subnet == MemberSubnet::OfNodes => Some(subnet.to_owned()),
+            (None, None, _) => {
+                let nodes = plan.all_nodes(nodes);
+                if nodes.is_empty() {
+                    return Err(self.nowhere());
+                }
+                Some(self.subnet_of_nodes(&nodes)?)
+            }
+            (subnet, _, _) => subnet.clone(),
+        };
+        let subnet = subnet.map(|subnet| ("vip_subnet_id", subnet));
+        let network = place.network.clone().map(|network| ("vip_network_id", network));
+        Ok(subnet.into_iter().chain(network).collect())
+    }
+
+    fn body(&self, plan: &Plan, members: &[Member], member_subnet: Option<&str>) -> Value {
         let lb = &self.settings.load_balancer;
         let mut body = json!({
             "name": plan.name,
@@ -47,24 +74,12 @@ impl<C: Cloud> Task<'_, C> {
             "admin_state_up": true,
         });
         let mut set = |key: &str, value: Option<&str>| {
-            if let (Some(value), Some(body)) = (value, body.as_object_mut()) {
-                body.insert(key.to_owned(), json!(value));
+            if let Some(value) = value {
+                pools::set(&mut body, key, json!(value));
             }
         };
         set("flavor_id", plan.flavor.as_deref());
         set("availability_zone", plan.availability_zone.as_deref());
-        let place = &plan.place;
-        if place.vip_port.is_some() {
-            set("vip_port_id", place.vip_port.as_deref());
-        } else {
-            let of_nodes = member_subnet.filter(|_| place.member_subnet == MemberSubnet::OfNodes);
-            let subnet = place.subnet.as_deref().or(of_nodes.filter(|_| place.network.is_none()));
-            if subnet.is_none() && place.network.is_none() {
-                return Err(self.nowhere());
-            }
-            set("vip_subnet_id", subnet);
-            set("vip_network_id", place.network.as_deref());
-        }
         // The address of a public load balancer is that of its floating IP.
         let address = plan.address.filter(|address| plan.internal || address.is_ipv6());
         set("vip_address", address.map(|address| address.to_string()).as_deref());
@@ -87,7 +102,7 @@ impl<C: Cloud> Task<'_, C> {
             });
             body.insert("listeners".to_owned(), listeners.collect());
         }
-        Ok(body)
+        body
     }
 
     fn nowhere(&self) -> Error {

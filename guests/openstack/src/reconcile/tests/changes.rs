@@ -192,3 +192,15 @@ fn certificates_are_checked_in_barbican_unless_they_are_elsewhere() {
     world.ensure(&odd, &nodes(1)).unwrap();
     assert_eq!(world.column("listeners", "default_tls_container_ref"), ["vault:web"]);
 }
+
+/// The vendor's manager does the same.
+#[test]
+fn a_new_load_balancer_is_in_the_subnet_of_the_nodes_though_none_of_them_is_selected() {
+    for annotation in [("node-selector", "role=none"), ("member-subnet-id", "subnet-9")] {
+        let world = World::new("");
+        world.ensure(&annotated(&[annotation]), &nodes(2)).unwrap();
+        let plain = World::new("");
+        plain.ensure(&web(), &nodes(2)).unwrap();
+        assert_eq!(world.column("loadbalancers", "vip_subnet_id"), plain.column("loadbalancers", "vip_subnet_id"));
+    }
+}

@@ -49,11 +49,11 @@ type question struct {
 type answer struct {
 	Cloud *int `json:"cloud,omitempty"`
 	// Annotations are those of the Service after ensure: a provider may add some.
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Machines    []machine         `json:"machines,omitempty"`
+	Annotations map[string]string      `json:"annotations,omitempty"`
+	Machines    []machine              `json:"machines,omitempty"`
 	Routes      []*cloudprovider.Route `json:"routes,omitempty"`
-	Failed      string            `json:"failed,omitempty"`
-	Error       string            `json:"error,omitempty"`
+	Failed      string                 `json:"failed,omitempty"`
+	Error       string                 `json:"error,omitempty"`
 }
 
 // Serve answers questions with the provider of this name.
@@ -83,13 +83,15 @@ func Serve(provider string) {
 
 type judge struct {
 	provider string
-	clouds   []cloud
+	clouds   []*cloud
 }
 
 // A cloud is a provider with its API server in memory.
 type cloud struct {
 	cloudprovider.Interface
 	api kubernetes.Interface
+	// routes is what Routes has returned: as in the route controller, once.
+	routes cloudprovider.Routes
 }
 
 func (j *judge) answer(q *question, a *answer) error {
@@ -155,11 +157,15 @@ func (j *judge) answer(q *question, a *answer) error {
 const routeHint = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
 
 // answerRoutes lists the routes, or creates or deletes one.
-func answerRoutes(ctx context.Context, cloud cloud, q *question, a *answer) error {
-	routes, ok := cloud.Routes()
-	if !ok {
-		return errors.New("the provider has no routes")
+func answerRoutes(ctx context.Context, cloud *cloud, q *question, a *answer) error {
+	if cloud.routes == nil {
+		routes, ok := cloud.Routes()
+		if !ok {
+			return errors.New("the provider has no routes")
+		}
+		cloud.routes = routes
 	}
+	routes := cloud.routes
 	var failed error
 	switch {
 	case q.Do == "routes":
@@ -208,7 +214,7 @@ func (j *judge) open(q *question, a *answer) error {
 		factory.WaitForCacheSync(stop)
 	}
 	number := len(j.clouds)
-	j.clouds = append(j.clouds, cloud{provider, client})
+	j.clouds = append(j.clouds, &cloud{Interface: provider, api: client})
 	a.Cloud = &number
 	return nil
 }

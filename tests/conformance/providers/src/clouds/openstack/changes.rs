@@ -262,6 +262,21 @@ pub(super) const DIFFERENCES: &[Difference] = &[
                  the component sends those of the load balancer's family",
     },
     Difference {
+        cases: &["the PROXY protocol for UDP"],
+        lines: &["a port of a load balancer"],
+        reason: "Octavia leaves the port of a load balancer that it refuses",
+    },
+    Difference {
+        cases: &["a network"],
+        lines: &["member "],
+        reason: "the vendor's provider makes members without a subnet, and gives them one with its next call",
+    },
+    Difference {
+        cases: &["a class outside"],
+        lines: &["member "],
+        reason: "the vendor's provider gives a member that it adds later no subnet",
+    },
+    Difference {
         cases: &["change to session affinity"],
         lines: &["pool "],
         reason: "the vendor's provider leaves the affinity of existing pools as it is; the component changes it",
