@@ -151,8 +151,7 @@ impl HttpClient {
     /// The text without the values of the provider's credentials.
     #[must_use]
     pub fn redacted(&self, text: &str) -> String {
-        let redaction = Redaction::new(self.credentials.current(), Arc::clone(&self.credentials));
-        redaction.now().text(text).into_owned()
+        self.credentials.redact(text)
     }
 
     /// The operator's rules.
