@@ -133,11 +133,14 @@ pub(crate) trait Cloud {
     /// The requests of this call up to now.
     fn sent(&self) -> usize;
 
-    /// Keeps the ID of an object that was created under this name, for a minute.
-    fn remember(&self, name: &str, id: &str);
+    /// Keeps a text for later calls, for a minute.
+    fn remember(&self, name: &str, text: &str);
 
-    /// The ID that [`Self::remember`] kept.
+    /// The text that [`Self::remember`] kept.
     fn remembered(&self, name: &str) -> Option<String>;
+
+    /// Drops the text that [`Self::remember`] kept.
+    fn forget(&self, name: &str);
 
     /// Sends one call.
     fn send(&self, call: Call) -> Result<Vec<u8>> {
@@ -199,8 +202,8 @@ pub(crate) trait Cloud {
     }
 }
 
-fn created(name: &str) -> String {
-    format!("created {name}")
+fn remembered(name: &str) -> String {
+    format!("remembered {name}")
 }
 
 /// Method, path, first parameter and new object of a call.
@@ -304,13 +307,17 @@ impl Cloud for OpenStack<'_> {
         self.sent.get()
     }
 
-    fn remember(&self, name: &str, id: &str) {
-        cache::set(&created(name), &Discovered { by: self.place(), value: id.to_owned() }, LAG_MAX);
+    fn remember(&self, name: &str, text: &str) {
+        cache::set(&remembered(name), &Discovered { by: self.place(), value: text.to_owned() }, LAG_MAX);
     }
 
     fn remembered(&self, name: &str) -> Option<String> {
-        let known = cache::get::<Discovered<String>>(&created(name))?;
+        let known = cache::get::<Discovered<String>>(&remembered(name))?;
         (known.by == self.place()).then_some(known.value)
+    }
+
+    fn forget(&self, name: &str) {
+        cache::delete(&remembered(name));
     }
 
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Vec<u8>>> {

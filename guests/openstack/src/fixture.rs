@@ -256,8 +256,8 @@ impl Fake {
         self.dead.replace(false)
     }
 
-    /// A minute passes.
-    pub(crate) fn forget(&self) {
+    /// The time passes after which nothing is remembered.
+    pub(crate) fn pass_a_minute(&self) {
         self.remembered.take();
     }
 
@@ -429,12 +429,16 @@ impl Cloud for Fake {
         self.sent.get()
     }
 
-    fn remember(&self, name: &str, id: &str) {
-        self.remembered.borrow_mut().insert(name.to_owned(), id.to_owned());
+    fn remember(&self, name: &str, text: &str) {
+        self.remembered.borrow_mut().insert(name.to_owned(), text.to_owned());
     }
 
     fn remembered(&self, name: &str) -> Option<String> {
         self.remembered.borrow().get(name).cloned()
+    }
+
+    fn forget(&self, name: &str) {
+        self.remembered.borrow_mut().remove(name);
     }
 
     fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Vec<u8>>> {

@@ -19,6 +19,8 @@ mod routing;
 mod settings;
 mod wire;
 
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
 use skysail_guest_sdk::{
     Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers,
     NewRoute, NodeSet, Owned, Problem, Result, Route, Routes, Service, config, events, http,
@@ -181,6 +183,13 @@ fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
     values.sort_unstable();
     values.dedup();
     values
+}
+
+/// A digest that is the same in all calls of a component.
+fn digest(value: &(impl Hash + ?Sized)) -> String {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// Publishes the warnings and returns the status.

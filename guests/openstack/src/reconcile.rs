@@ -196,11 +196,11 @@ impl<C: Cloud> Task<'_, C> {
     /// The load balancer that was created a moment ago: a list may not show it yet, and Octavia
     /// would create a second one of the same name.
     fn just_created(&self, name: &str) -> Result<Option<LoadBalancer>> {
-        let Some(id) = self.cloud.remembered(name).filter(|id| !id.is_empty()) else { return Ok(None) };
+        let Some(id) = self.cloud.remembered(name) else { return Ok(None) };
         let found = self.by_id(&id).absent_ok()?;
         if found.is_none() {
             // Deleted: later calls need not ask.
-            self.cloud.remember(name, "");
+            self.cloud.forget(name);
         }
         Ok(found)
     }

@@ -3,8 +3,6 @@
 //! Octavia makes one change after the other, so a change of several pools takes several calls. The
 //! calls after the first one make what is left, and read nothing again but the load balancer.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use skysail_guest_sdk::{Error, Result};
@@ -12,6 +10,7 @@ use skysail_guest_sdk::{Error, Result};
 use super::{Share, Task, UPDATE_WAIT, contents::Actual, listeners, pools};
 use crate::{
     client::{Call, Cloud},
+    digest,
     plan::{Member, Plan},
     settings::Api,
     wire::LbListener,
@@ -38,28 +37,23 @@ pub(super) struct Outdated {
 impl<C: Cloud> Task<'_, C> {
     /// Notes that a load balancer is created with all that the Service asks for.
     pub(super) fn leave_new(&self, load_balancer: &str, plan: &Plan, members: &[Member]) {
-        self.leave(load_balancer, &Left { wanted: digest(plan, members), pools: Vec::new(), is_new: true });
+        self.leave(load_balancer, &Left { wanted: wanted(plan, members), pools: Vec::new(), is_new: true });
     }
 
-    /// Makes what an earlier call has left; none if no call has left anything, or if the Service
-    /// asks for something else now.
-    pub(super) fn go_on(&self, share: &Share<'_>) -> Option<Result<()>> {
+    /// Makes what an earlier call has left. False if no call has left anything, or if the Service
+    /// asks for something else now: then everything has to be read.
+    pub(super) fn go_on(&self, share: &Share<'_>) -> Result<bool> {
         let key = key(&share.lb.id);
-        let known = self.cloud.remembered(&key).filter(|known| !known.is_empty())?;
+        let Some(known) = self.cloud.remembered(&key) else { return Ok(false) };
         // Every call that changes something, or fails, leaves nothing of what was left before.
-        self.cloud.remember(&key, "");
-        let left: Left = serde_json::from_str(&known).ok()?;
-        if left.wanted != digest(share.plan, share.members) {
-            return None;
+        self.cloud.forget(&key);
+        let wanted = wanted(share.plan, share.members);
+        let left = serde_json::from_str::<Left>(&known).ok().filter(|left| left.wanted == wanted);
+        match left {
+            None => Ok(false),
+            Some(left) if left.is_new => Ok(listeners::are_right(share.plan, &self.listeners(share.lb)?)),
+            Some(left) => self.replace_members(share, left.pools).map(|()| true),
         }
-        if left.is_new {
-            let listeners = match self.listeners(share.lb) {
-                Ok(listeners) => listeners,
-                Err(error) => return Some(Err(error)),
-            };
-            return listeners::are_right(share.plan, &listeners).then_some(Ok(()));
-        }
-        Some(self.replace_members(share, left.pools))
     }
 
     /// Replaces the members of the first of these pools.
@@ -69,11 +63,8 @@ impl<C: Cloud> Task<'_, C> {
     /// `retry-after` where everything went well: the next call goes on.
     pub(super) fn replace_members(&self, share: &Share<'_>, mut outdated: Vec<Outdated>) -> Result<()> {
         let Share { plan, lb, members, .. } = *share;
-        let wanted = |place: &Outdated| plan.listeners.get(place.listener);
-        let Some((listener, Outdated { pool, .. })) = outdated.first().and_then(|first| wanted(first).zip(Some(first)))
-        else {
-            return Ok(());
-        };
+        let Some(Outdated { pool, listener }) = outdated.first() else { return Ok(()) };
+        let Some(listener) = plan.listeners.get(*listener) else { return Ok(()) };
         self.check_room(lb)?;
         let subnet = self.member_subnet(plan, Some(lb), members)?;
         let body = json!({"members": pools::members(listener, members, subnet.as_deref())});
@@ -84,7 +75,7 @@ impl<C: Cloud> Task<'_, C> {
             Err(Error::RetryAfter(_)) => {}
             Err(error) => return Err(error),
         }
-        self.leave(&lb.id, &Left { wanted: digest(plan, members), pools: outdated, is_new: false });
+        self.leave(&lb.id, &Left { wanted: wanted(plan, members), pools: outdated, is_new: false });
         answer.and(Err(Error::retry_after(UPDATE_WAIT, message)))
     }
 
@@ -120,9 +111,8 @@ fn key(load_balancer: &str) -> String {
     format!("left of {load_balancer}")
 }
 
-fn digest(plan: &Plan, members: &[Member]) -> String {
-    let mut hasher = DefaultHasher::new();
+/// What the Service asks for, as a digest.
+fn wanted(plan: &Plan, members: &[Member]) -> String {
     // The types of the contract have no hash.
-    (&plan.name, format!("{:?}", plan.listeners), members).hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
+    digest(&(&plan.name, format!("{:?}", plan.listeners), members))
 }

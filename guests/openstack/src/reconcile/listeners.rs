@@ -23,8 +23,8 @@ impl<C: Cloud> Task<'_, C> {
     /// Makes listeners, pools, members and monitors what the Service asks for.
     pub(super) fn reconcile_listeners(&self, share: &Share<'_>) -> Result<()> {
         let Share { plan, lb, is_owner, .. } = *share;
-        if let Some(result) = self.go_on(share) {
-            return result;
+        if self.go_on(share)? {
+            return Ok(());
         }
         let all = self.listeners(lb)?;
         let pools = self.pools(lb)?;
@@ -40,14 +40,16 @@ impl<C: Cloud> Task<'_, C> {
         }
         let surplus = ours.iter().filter(|listener| !plan.listeners.iter().any(|wanted| is_the_one(wanted, listener)));
         let surplus: Vec<&LbListener> = surplus.copied().collect();
-        let is_surplus = !surplus.is_empty();
         // A listener with another protocol has the port: it goes before the new one comes. The
         // others go last, so that nothing is interrupted that can stay.
         let (first, last): (Vec<_>, Vec<_>) =
             surplus.into_iter().partition(|listener| plan.listeners.iter().any(|wanted| collides(wanted, listener)));
         self.delete_listeners(lb, &first, &pools)?;
         let actual = self.actual(share, &ours, &pools)?;
-        if let Some(outdated) = self.only_members_differ(share, &actual).filter(|_| !is_surplus) {
+        if first.is_empty()
+            && last.is_empty()
+            && let Some(outdated) = self.only_members_differ(share, &actual)
+        {
             return self.replace_members(share, outdated);
         }
         for (wanted, actual) in plan.listeners.iter().zip(actual) {

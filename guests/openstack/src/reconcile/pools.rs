@@ -1,7 +1,5 @@
 //! The pool of a listener with its members and its health monitor.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use skysail_guest_sdk::Result;
@@ -12,7 +10,7 @@ use super::{
 };
 use crate::{
     client::{Call, Cloud},
-    distinct, names,
+    digest, distinct, names,
     plan::{Listener, Member, Monitor},
     settings::Api,
     wire::{LbMember, LbMonitor, LbPool, one},
@@ -82,11 +80,7 @@ impl<C: Cloud> Task<'_, C> {
             }
         };
         // A change that this call does not finish must not be taken for what an earlier call found.
-        let begin = || {
-            if self.cloud.remembered(&checked(pool)).is_some() {
-                self.cloud.remember(&checked(pool), "");
-            }
-        };
+        let begin = || self.cloud.forget(&checked(pool));
         if serial {
             begin();
             self.reconcile_members_one_by_one(share, wanted, pool, read)?;
@@ -218,12 +212,6 @@ fn has_monitor_port(wanted: &Listener, present: Option<&LbMonitor>) -> bool {
 
 fn checked(pool: &str) -> String {
     format!("members of {pool}")
-}
-
-fn digest(members: &[Key]) -> String {
-    let mut hasher = DefaultHasher::new();
-    members.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
 
 fn same(wanted: &Monitor, present: &LbMonitor) -> bool {

@@ -84,7 +84,7 @@ fn very_many_members_are_read_pool_by_pool_and_not_again_at_once() {
     let (service, nodes) = (many(5, "false", TrafficPolicy::Cluster), nodes(2_001));
     world.ensure(&service, &nodes).unwrap();
     world.cloud.written();
-    world.cloud.forget();
+    world.cloud.pass_a_minute();
     for requests in [5, 0] {
         world.cloud.read();
         world.ensure(&service, &nodes).unwrap();

@@ -168,8 +168,10 @@ pub async fn a_deletion_leaves_what_the_vendors_provider_leaves<C: JudgedBalance
 /// The number of requests. Equal reads one after the other ask whether the cloud has finished, and
 /// depend on the time that the cloud takes: they count as one.
 fn count<C: Cloud>(requests: &[Request]) -> usize {
-    let key = |request: &Request| (request.method.clone(), request.path.clone(), request.body.clone());
-    let asks_again = |pair: &&[Request]| matches!(pair, [one, other] if !C::is_write(one) && key(one) == key(other));
+    let is_equal = |one: &Request, other: &Request| {
+        (&one.method, &one.path, &one.body) == (&other.method, &other.path, &other.body)
+    };
+    let asks_again = |pair: &&[Request]| matches!(pair, [one, other] if !C::is_write(one) && is_equal(one, other));
     requests.len() - requests.windows(2).filter(asks_again).count()
 }
 
