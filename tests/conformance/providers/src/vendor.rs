@@ -1,7 +1,13 @@
 //! A vendor's Go cloud provider beside the component: the code that users of the vendor's
 //! cloud-controller-manager run, behind a program that answers questions (`vendors/judge`).
 
-use std::{collections::BTreeMap, fmt, process::Command, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -31,7 +37,7 @@ pub struct Opening {
 /// A vendor's provider that serves.
 #[derive(Debug)]
 pub struct Vendor {
-    program: &'static Program,
+    program: Arc<Program>,
     /// The number of the provider in its program.
     cloud: u64,
 }
@@ -43,7 +49,7 @@ impl Vendor {
     /// The provider refuses the cloud-config, or does not reach the cloud.
     pub fn open(opening: &Opening, nodes: &NodeSet) -> Result<Self> {
         let Opening { setup, program, config, environment } = opening;
-        let program = running(setup, program)?;
+        let program = idle(setup, program)?;
         let question = json!({"do": "open", "config": config, "environment": environment, "nodes": objects(nodes)});
         let cloud = program.ask(&question)?.get("cloud").and_then(Value::as_u64);
         Ok(Self { program, cloud: cloud.context("the vendor's program named no cloud")? })
@@ -229,16 +235,20 @@ impl fmt::Display for Description {
     }
 }
 
-/// The program of this name. All tests of a process share it.
-fn running(setup: &str, name: &'static str) -> Result<&'static Program> {
-    static ALL: Mutex<BTreeMap<&str, &Program>> = Mutex::new(BTreeMap::new());
+/// A program of this name that no [`Vendor`] has: a program answers one question at a time, and a
+/// call lasts as long as the cloud takes.
+fn idle(setup: &str, name: &'static str) -> Result<Arc<Program>> {
+    static ALL: Mutex<Vec<(&str, Arc<Program>)>> = Mutex::new(Vec::new());
     tokio::task::block_in_place(|| {
-        component::shared(&ALL, name, || {
-            let command = Command::new(component::tool(setup, &format!("bin/{name}"))?);
-            let (program, _) = Program::start(command, READY_WITHIN)?;
-            let program: &Program = Box::leak(Box::new(program));
-            Ok(program)
-        })
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = all.iter().find(|(known, program)| *known == name && Arc::strong_count(program) == 1);
+        if let Some((_, program)) = idle {
+            return Ok(Arc::clone(program));
+        }
+        let command = Command::new(component::tool(setup, &format!("bin/{name}"))?);
+        let program = Arc::new(Program::start(command, READY_WITHIN)?.0);
+        all.push((name, Arc::clone(&program)));
+        Ok(program)
     })
 }
 
