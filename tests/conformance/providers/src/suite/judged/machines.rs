@@ -74,7 +74,8 @@ fn of_component(state: Result<Instance, Error>, metadata: Result<Instance, Error
             "unknown"
         }
     };
-    let metadata = metadata.ok().map(|instance| {
+    // The node controller does not ask for the metadata of a machine that is gone.
+    let metadata = metadata.ok().filter(|_| state != "gone").map(|instance| {
         let Instance { provider_id, instance_type, zone, region, addresses, labels, .. } = instance;
         let addresses = addresses.iter().map(|one| format!("{} {}", one.kind.as_str(), one.address)).collect();
         let labels: BTreeMap<String, String> = labels;
