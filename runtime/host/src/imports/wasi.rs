@@ -2,8 +2,8 @@
 //! error as log lines, exit as an outcome, and outgoing requests ([`super::wasi_http`]).
 //!
 //! Environment and files are linked for the toolchains whose every program imports them, and are
-//! empty: no variable, no argument, no directory, and so no file. Sockets are not linked: a
-//! component that imports them is refused before it runs.
+//! empty: no variable, no directory, and so no file; the only argument is the name of the program.
+//! Sockets are not linked: a component that imports them is refused before it runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,6 +29,9 @@ use crate::{fuel_charge::Owed, store::CallState, world::World};
 
 /// The maximum number of random bytes of one host call: the limit of browsers.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
+/// What a component finds as the name of its program: every program has one, and a library that
+/// reads the name without a check, such as Go's klog, would panic without it.
+const PROGRAM: &str = "provider";
 /// The maximum number of bytes of one write to a stream.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
@@ -139,9 +142,10 @@ impl HasData for Io {
 }
 
 /// A WASI context with only the standard output and error, which write into the call's log: without
-/// variables, arguments and directories.
+/// variables, directories, and arguments after the name of the program.
 pub(crate) fn context(log: &CallLog, owed: Owed, clock: WorldClock) -> WasiCtx {
     WasiCtxBuilder::new()
+        .arg(PROGRAM)
         .max_random_size(RANDOM_BYTES_MAX)
         .wall_clock(clock.clone())
         .monotonic_clock(clock)
