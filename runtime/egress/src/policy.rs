@@ -30,6 +30,7 @@ mod target;
 
 use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -305,6 +306,14 @@ impl EgressPolicy {
         allowing.into_iter().any(|rule| reads::only_reads(rule.reads.as_deref(), sent))
     }
 
+    /// Whether a request that a guest made only reads: its method or the operator's rules say so.
+    /// False for one that is not sent.
+    #[must_use]
+    pub fn is_read(&self, method: &str, url: &str, headers: &[(String, String)], body: &[u8]) -> bool {
+        let (Ok(target), Some(headers)) = (Target::parse(url), header_map(headers)) else { return false };
+        self.only_reads(&target, Sent { method, query: target.url.query(), headers: &headers, body })
+    }
+
     /// Checks whether the policy allows any request to this origin, with any method and path.
     ///
     /// # Errors
@@ -338,6 +347,15 @@ impl EgressPolicy {
 /// The address and the range that it belongs to.
 pub fn judge_public_address(address: IpAddr) -> Result<(), String> {
     Addresses::default().judge(address).map(drop).map_err(|refused| refused.reason())
+}
+
+/// None if a header cannot be sent, or there are too many.
+fn header_map(headers: &[(String, String)]) -> Option<HeaderMap> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.try_append(HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?).ok()?;
+    }
+    Some(map)
 }
 
 // === impl Rule ===

@@ -18,6 +18,7 @@ mod call;
 mod call_statistics;
 mod convert;
 mod cpu_time;
+mod disturbance;
 mod engine;
 mod epoch;
 mod fault;
@@ -46,6 +47,7 @@ pub use skysail_slot::Fault;
 pub use self::{
     answer::Answer,
     call_statistics::{FunctionCalls, LastFailure},
+    disturbance::{Disturbance, DisturbedRequest, Disturber},
     engine::{Allocation, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
     epoch::EPOCH_TICK,
     identity::{Problem, Severity, check_config, describe, origins},

@@ -17,6 +17,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::{
     Fault,
+    disturbance::Disturber,
     http_client::NotedRequest,
     recording::{Recording, Redact, RuleError},
     series::SeriesByProvider,
@@ -367,6 +368,8 @@ pub struct CallRecorder {
 enum Worlds {
     Live,
     Recorded(Redact),
+    /// Recorded, and a request may be disturbed.
+    Disturbed(Redact, Disturber),
     /// Recorded; the recordings of failed calls go there.
     Failures(Redact, mpsc::Sender<Arc<Recording>>),
     Replayed(Arc<Recording>, Redact),
@@ -392,6 +395,12 @@ impl CallRecorder {
         Self { worlds: Worlds::Recorded(redact), ..self }
     }
 
+    /// As [`Self::recording`], and the disturber may let a request fail.
+    #[must_use]
+    pub fn disturbed_by(self, disturber: Disturber, redact: Redact) -> Self {
+        Self { worlds: Worlds::Disturbed(redact, disturber), ..self }
+    }
+
     /// The same, and the recording of each call that somebody has to act on ([`CallRecord::fault`])
     /// goes to `failed`. If the receiver is slow, recordings are lost: calls wait for nobody.
     #[must_use]
@@ -414,6 +423,7 @@ impl CallRecorder {
         match &self.worlds {
             Worlds::Live => World::Live,
             Worlds::Recorded(redact) | Worlds::Failures(redact, _) => World::recorded(redact.clone(), arguments()),
+            Worlds::Disturbed(redact, disturber) => World::disturbed(disturber.clone(), redact.clone(), arguments()),
             Worlds::Replayed(recording, redact) => World::replayed(Arc::clone(recording), redact.clone(), arguments()),
         }
     }
@@ -433,7 +443,9 @@ impl CallRecorder {
     pub(crate) fn keep(&self, record: &mut CallRecord, recording: impl FnOnce(&CallRecord) -> Option<Recording>) {
         match &self.worlds {
             Worlds::Live => {}
-            Worlds::Recorded(_) | Worlds::Replayed(..) => record.recording = recording(record).map(Arc::new),
+            Worlds::Recorded(_) | Worlds::Disturbed(..) | Worlds::Replayed(..) => {
+                record.recording = recording(record).map(Arc::new)
+            }
             // Not with the record, whose subscribers would hold hundreds of recordings in memory.
             Worlds::Failures(_, failed) => {
                 if record.fault.is_some()

@@ -19,6 +19,7 @@ use crate::{
     Limits, answer,
     bindings::CONTRACT_VERSION,
     cache::Cache,
+    disturbance::Disturber,
     http_client::{Admitted, Failure, HttpBudget, HttpRequest, HttpResponse},
     recording::{
         Body, ClockReadings, Cost, Exchange, FORMAT, LogLevel, RECORDING_BYTES_MAX, Reading, Recording, Redact,
@@ -32,6 +33,8 @@ pub(crate) enum World {
     Live,
     /// As [`Self::Live`], and recorded.
     Recorded(Tape),
+    /// As [`Self::Recorded`], and a request may be disturbed on its way to the cloud.
+    Disturbed(Tape, Disturber),
     /// From a recording; the call is recorded once more.
     Replayed(Tape, Box<Playback>),
 }
@@ -108,6 +111,11 @@ impl World {
         Self::Recorded(Tape::new(redact, arguments))
     }
 
+    /// A call whose answers are recorded, after the disturbance of a request.
+    pub(crate) fn disturbed(disturber: Disturber, redact: Redact, arguments: Value) -> Self {
+        Self::Disturbed(Tape::new(redact, arguments), disturber)
+    }
+
     /// A call whose answers come from the recording.
     pub(crate) fn replayed(recording: Arc<Recording>, redact: Redact, arguments: Value) -> Self {
         let used = Used { requests: vec![false; recording.requests.len()], ..Used::default() };
@@ -123,14 +131,22 @@ impl World {
 
     fn playback(&self) -> Option<&Playback> {
         match self {
-            Self::Live | Self::Recorded(_) => None,
+            Self::Live | Self::Recorded(_) | Self::Disturbed(..) => None,
             Self::Replayed(_, playback) => Some(playback),
+        }
+    }
+
+    /// What the call has received so far, if it is recorded.
+    const fn recorder(&self) -> Option<&Tape> {
+        match self {
+            Self::Live => None,
+            Self::Recorded(tape) | Self::Disturbed(tape, _) | Self::Replayed(tape, _) => Some(tape),
         }
     }
 
     /// Changes the tape, if there is one; `bytes` were received.
     fn tape(&self, bytes: usize, note: impl FnOnce(&mut SoFar)) {
-        let (Self::Recorded(tape) | Self::Replayed(tape, _)) = self else { return };
+        let Some(tape) = self.recorder() else { return };
         let mut so_far = tape.so_far();
         so_far.bytes = so_far.bytes.saturating_add(bytes as u64);
         so_far.is_beyond |= so_far.bytes > RECORDING_BYTES_MAX;
@@ -228,16 +244,17 @@ impl World {
     ) -> Result<HttpResponse, Failure> {
         let mut asked = match self {
             Self::Live => return live(admitted, request).await,
-            Self::Recorded(_) | Self::Replayed(..) => Exchange::new(&request),
+            Self::Recorded(_) | Self::Disturbed(..) | Self::Replayed(..) => Exchange::new(&request),
         };
         let mut at = None;
         self.tape(request_bytes(&request), |so_far| {
             at = Some(so_far.requests.len());
             so_far.requests.push(asked.clone());
         });
-        let answer = match self.playback() {
-            None => live(admitted, request).await,
-            Some(playback) => {
+        let answer = match self {
+            Self::Live | Self::Recorded(_) => live(admitted, request).await,
+            Self::Disturbed(_, disturber) => disturber.send((budget, admitted), request, live).await,
+            Self::Replayed(_, playback) => {
                 playback.redact.apply_to_request(&mut asked);
                 let answer = playback.answer(&asked).await;
                 budget.settle(&admitted, &answer);
@@ -279,7 +296,7 @@ impl World {
 
     /// The call has an answer or an error; `answer` makes JSON of the former.
     pub(crate) fn ended(&self, result: Result<impl FnOnce() -> Value, &Error>) {
-        let (Self::Recorded(tape) | Self::Replayed(tape, _)) = self else { return };
+        let Some(tape) = self.recorder() else { return };
         let ended = match result {
             Ok(json) => json!({"ok": json()}),
             Err(error) => json!({"error": answer::error(error)}),
@@ -289,8 +306,7 @@ impl World {
 
     /// The recording of the call, if it is recorded; `clean` is the text without credentials.
     pub(crate) fn recording(&self, ended: &Ended<'_>, clean: impl Fn(&str) -> String) -> Option<Recording> {
-        let (Self::Recorded(tape) | Self::Replayed(tape, _)) = self else { return None };
-        let Tape { redact, arguments, so_far } = tape;
+        let Tape { redact, arguments, so_far } = self.recorder()?;
         let SoFar { clock, random, cache, requests, answer, is_beyond, .. } = std::mem::take(&mut *lock(so_far));
         let mut recording = Recording {
             format: FORMAT.to_owned(),

@@ -15,6 +15,7 @@ mod replay;
 mod run;
 mod status;
 mod support_bundle;
+mod test;
 mod values;
 
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ pub(crate) use replay::{RecordArgs, ReplayArgs};
 pub(crate) use run::{FailureArgs, Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
 pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
 pub(crate) use support_bundle::SupportBundleArgs;
+pub(crate) use test::{ReadRequest, TestArgs};
 pub(crate) use values::{object_name, parse_duration, parse_duration_or_zero};
 
 #[cfg(feature = "dev")]
@@ -55,6 +57,7 @@ const EXAMPLES: &str = "
   skysail explain service default/web --server URL    explain why it waits
   skysail inspect provider.wasm                 list imports and exports
   skysail call provider.wasm identity.describe  call one function
+  skysail test provider.wasm --recordings recordings    repeat recorded calls
   skysail replay recordings --component next.wasm
   skysail push provider.wasm ghcr.io/org/provider:v1
   skysail crd | kubectl apply -f -              install the CRD of Provider
@@ -95,6 +98,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Call one function of a component in the sandbox and print its result and its cost.
     Call(CallArgs),
+    /// Test a component against its cloud, or with recorded calls.
+    Test(Box<TestArgs>),
     /// Give recorded calls to a component, and show how its requests, answers and costs differ.
     Replay(ReplayArgs),
     /// Show for each provider which release serves, what is wrong, and what its calls cost.
@@ -165,16 +170,8 @@ pub(crate) struct CallArgs {
     /// The arguments as a JSON object; `-` reads it from standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) json: String,
-    /// Provider file with the limits, egress, credentials and cloud-config of the call. Without
-    /// this flag the call has the default limits and can send no request.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) provider_file: Option<PathBuf>,
-    /// Name of the provider in the provider file. Required if the file has several providers.
-    #[arg(long, value_name = "NAME", requires = "provider_file")]
-    pub(crate) provider: Option<String>,
-    /// Cloud-config of the call; it replaces the cloud-config in the provider file.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cloud_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) provider_of_call: ProviderOfCallArgs,
     /// Call the function this many times, one after the other and without a pause, with the
     /// provider's cache kept; `RetryAfter` is not waited for. The outcomes, percentiles of the cost
     /// and limits that are larger than this cost go to standard error, the result of the last call
@@ -185,6 +182,21 @@ pub(crate) struct CallArgs {
     pub(crate) recording: RecordArgs,
     #[command(flatten)]
     pub(crate) log: QuietLogArgs,
+}
+
+/// The settings of a provider whose component the command line names.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ProviderOfCallArgs {
+    /// Provider file with the limits, egress, credentials and cloud-config of the call. Without
+    /// this flag the call has the default limits and can send no request.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) provider_file: Option<PathBuf>,
+    /// Name of the provider in the provider file. Required if the file has several providers.
+    #[arg(long, value_name = "NAME", requires = "provider_file")]
+    pub(crate) provider: Option<String>,
+    /// Cloud-config of the call; it replaces the cloud-config in the provider file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cloud_config: Option<PathBuf>,
 }
 
 /// `skysail completions`.

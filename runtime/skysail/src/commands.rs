@@ -24,6 +24,7 @@ mod run;
 mod served;
 mod status;
 mod support_bundle;
+mod test;
 
 use crate::args::Command;
 
@@ -44,6 +45,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Componentize(args) => componentize::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
+        Command::Test(args) => test::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Status(args) => status::run(&args),
         Command::SupportBundle(args) => support_bundle::run(&args),

@@ -8,8 +8,8 @@ use crate::output;
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success
-  1  the command failed: a call returned an error, a check of the demo failed,
-     or a server stopped
+  1  the command failed: a call returned an error, a case of skysail test or a
+     check of the demo failed, or a server stopped
   2  the command line, or a file that it names, is invalid; nothing was started
   3  the component was refused: the file is not a component, the component needs
      an import that the sandbox does not have, or it refuses the cloud-config

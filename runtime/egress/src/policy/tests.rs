@@ -31,6 +31,22 @@ fn verdict(policy: &EgressPolicy, method: &str, url: &str) -> String {
     policy.judge(method, &target).map_or_else(|refusal| refusal.to_string(), |()| "allowed".to_owned())
 }
 
+#[test]
+fn a_request_reads_by_its_method_or_by_the_rule_that_allows_it() {
+    let reads = |entries: &[&str]| Some(strings(entries));
+    let by_parameter = EgressRuleSpec { reads: reads(&["Action=Describe*"]), ..rule(&["https://query.example.com"]) };
+    let policy = policy(vec![rule(&["https://rest.example.com"]), by_parameter], &[]);
+    let header = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+    let form = header("content-type", "application/x-www-form-urlencoded");
+    let is_read = |method, url, headers: &[_], body: &str| policy.is_read(method, url, headers, body.as_bytes());
+    assert!(is_read("GET", "https://rest.example.com/v1?a=b", &[], ""));
+    assert!(!is_read("PUT", "https://rest.example.com/v1", &[], "{}"));
+    assert!(is_read("POST", "https://query.example.com/", &form, "Action=DescribeVpcs"));
+    assert!(!is_read("POST", "https://query.example.com/", &form, "Action=DeleteVpc"));
+    assert!(!is_read("GET", "https://other.example.com/", &[], ""), "no rule allows it");
+    assert!(!is_read("GET", "/v1", &[], "") && !is_read("GET", "https://rest.example.com/", &header("a b", ""), ""));
+}
+
 /// Forbidden URLs, and a word of the reason. `http_client/tests` sends all of them through the
 /// whole client, too.
 pub(crate) const FORBIDDEN: &[(&str, &str)] = &[

@@ -4,6 +4,7 @@
 //! `kubectl get -o json` prints them; the controllers' own code converts them to the types of the
 //! contract.
 
+pub(super) mod amounts;
 mod cost;
 pub(super) mod functions;
 pub(super) mod identity;
@@ -23,7 +24,7 @@ use skysail_provider::{Call, Error, EventSink, ProviderEvent};
 
 use self::{functions::Function, repeat::Spent};
 use crate::{
-    args::{CallArgs, LoggingFormat},
+    args::{CallArgs, LoggingFormat, ProviderOfCallArgs},
     commands::recordings::Folder,
     component_file::{self, Contents},
     exit::{MarkExt as _, Reason},
@@ -47,7 +48,7 @@ pub(crate) fn run(args: CallArgs) -> anyhow::Result<()> {
 
 async fn call(args: CallArgs) -> anyhow::Result<()> {
     let arguments = arguments(&args.json).or_exit(Reason::Usage)?;
-    let spec = spec(&args).or_exit(Reason::Usage)?;
+    let spec = spec(&args.provider_of_call).or_exit(Reason::Usage)?;
     let function = functions::parse(&args.function, arguments).or_exit(Reason::Usage)?;
     let offer = component(&args.file, spec.limits.component_bytes)?;
     let mut services = providers::services(&mut Registry::default())?;
@@ -121,7 +122,7 @@ fn read_arguments(input: impl Read) -> anyhow::Result<String> {
 }
 
 /// The provider in the provider file, or one with default limits and without egress.
-fn spec(args: &CallArgs) -> anyhow::Result<ProviderSpec> {
+pub(super) fn spec(args: &ProviderOfCallArgs) -> anyhow::Result<ProviderSpec> {
     let mut spec = match &args.provider_file {
         Some(path) => choose(path, args.provider.as_deref())?,
         // The caller wrote no rules, and many functions send no request.
@@ -151,7 +152,10 @@ fn choose(path: &Path, name: Option<&str>) -> anyhow::Result<ProviderSpec> {
 }
 
 /// A slot in which the component serves.
-async fn slot(services: SlotServices, options: SlotOptions, offer: Offer) -> anyhow::Result<Slot> {
+///
+/// # Errors
+/// The component is refused.
+pub(super) async fn slot(services: SlotServices, options: SlotOptions, offer: Offer) -> anyhow::Result<Slot> {
     let configured = !options.sandbox.config.is_empty();
     let slot = Slot::new(services, options).context("cannot make the sandbox")?;
     match slot.offer(offer).await {
@@ -183,7 +187,7 @@ fn refused(refusal: Refusal, configured: bool) -> anyhow::Error {
 }
 
 /// Code, message and, if the provider named it, the time of the next try.
-fn failure(error: &Error) -> String {
+pub(super) fn failure(error: &Error) -> String {
     let next = error.retry_after.map(|after| format!(" (next try: not before {:.1} s)", after.as_secs_f64()));
     format!("{}: {error}{}", error.code.category(), next.unwrap_or_default())
 }

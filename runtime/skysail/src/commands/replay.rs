@@ -4,14 +4,14 @@
 //! for each recording: read → load the component under the recording's limits and cloud-config →
 //! call → compare (`replay/comparison.rs`); then print.
 
-mod comparison;
+pub(super) mod comparison;
 
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
 use prometheus_client::registry::Registry;
 use skysail_host::{
-    CallRecorder, Limits, SandboxOptions, SandboxedProvider, describe,
+    CallRecord, CallRecorder, Limits, SandboxOptions, SandboxedProvider, describe,
     recording::Recording,
     slot::{Offer, SlotServices},
 };
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The largest component that is read: as in a provider file.
-const COMPONENT_BYTES_MAX: u64 = 256 << 20;
+pub(super) const COMPONENT_BYTES_MAX: u64 = 256 << 20;
 
 /// Replays the recordings.
 ///
@@ -52,12 +52,7 @@ async fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let services = providers::services(&mut Registry::default())?;
     let mut comparisons = Vec::with_capacity(files.len());
     for file in &files {
-        let recording = Arc::new(recordings::read(file).or_exit(Reason::Usage)?);
-        let named = || format!("{}: {}", file.display(), recording.function);
-        let function = functions::parse(&recording.function, recording.arguments.clone());
-        let function = function.with_context(named).or_exit(Reason::Usage)?;
-        let replayed = once(&services, offer.clone(), &recording, function).await.with_context(named)?;
-        comparisons.push(Comparison::of(file, &recording, &replayed));
+        comparisons.push(compared(&services, offer.clone(), file).await?.comparison);
     }
     output::print(comparison::shown(&comparisons, args.output)?.as_bytes())?;
     let different = comparisons.iter().filter(|comparison| !comparison.equal).count();
@@ -68,13 +63,38 @@ async fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the recorded call, and returns its recording.
+/// A recorded call beside the same call of a component.
+pub(super) struct Compared {
+    pub(super) comparison: Comparison,
+    /// The call of the component.
+    pub(super) record: Arc<CallRecord>,
+    /// The limits of both calls.
+    pub(super) limits: Limits,
+}
+
+/// Makes the call of a recording, and compares.
+///
+/// # Errors
+/// The recording cannot be replayed, or the component is refused.
+pub(super) async fn compared(services: &SlotServices, offer: Offer, file: &Path) -> anyhow::Result<Compared> {
+    let recording = Arc::new(recordings::read(file).or_exit(Reason::Usage)?);
+    let named = || format!("{}: {}", file.display(), recording.function);
+    let function = functions::parse(&recording.function, recording.arguments.clone());
+    let function = function.with_context(named).or_exit(Reason::Usage)?;
+    let record = once(services, offer, &recording, function).await.with_context(named)?;
+    let bug = "the call was not recorded; this is a bug in Skysail: report it with the recording";
+    let replayed = record.recording.as_ref().context(bug).with_context(named)?;
+    let (comparison, limits) = (Comparison::of(file, &recording, replayed), recording.limits.clone());
+    Ok(Compared { comparison, record, limits })
+}
+
+/// Makes the recorded call.
 async fn once(
     services: &SlotServices,
     offer: Offer,
     recording: &Arc<Recording>,
     function: Function,
-) -> anyhow::Result<Arc<Recording>> {
+) -> anyhow::Result<Arc<CallRecord>> {
     let recorder = CallRecorder::default().replaying(Arc::clone(recording)).or_exit(Reason::Usage)?;
     let services = SlotServices { recorder: recorder.clone(), ..services.clone() };
     let Recording { provider, limits, config, .. } = &**recording;
@@ -105,8 +125,10 @@ async fn once(
             drop(function.call(&provider, &Call::default()).await);
         }
     }
-    let record = records.try_recv().ok().and_then(|record| record.recording.clone());
-    record.context("the call could not be made; this is a bug in Skysail: report it with the recording")
+    records
+        .try_recv()
+        .ok()
+        .context("the call could not be made; this is a bug in Skysail: report it with the recording")
 }
 
 /// A file without its folder.

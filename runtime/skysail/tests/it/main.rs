@@ -10,3 +10,5 @@ mod replay;
 mod results;
 #[cfg(test)]
 mod run;
+#[cfg(test)]
+mod test;

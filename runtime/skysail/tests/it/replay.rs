@@ -17,19 +17,19 @@ use tokio::process::Command;
 use crate::program::{SKYSAIL, built};
 
 /// A simulated cloud with two machines, and a folder with the provider file for it.
-struct Author {
-    cloud: SimCloud,
-    server: SimServer,
+pub(crate) struct Author {
+    pub(crate) cloud: SimCloud,
+    pub(crate) server: SimServer,
     folder: TempDir,
 }
 
 /// The nodes of the machines, and one without a machine.
-fn nodes() -> Value {
+pub(crate) fn nodes() -> Value {
     let node = |name| json!({"metadata": {"name": name, "uid": name}});
     json!(["node-1", "node-2", "node-3"].map(node))
 }
 
-fn service() -> Value {
+pub(crate) fn service() -> Value {
     json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u-1"},
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
@@ -37,7 +37,7 @@ fn service() -> Value {
 }
 
 impl Author {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let cloud = SimCloud::new(SimOptions::isolated());
         for name in ["node-1", "node-2"] {
             cloud.add_instance(name, "zone-a").unwrap();
@@ -49,12 +49,12 @@ impl Author {
         Self { cloud, server, folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Exit code, standard output, standard error.
-    async fn skysail(&self, args: &[&dyn AsRef<OsStr>]) -> (Option<i32>, String, String) {
+    pub(crate) async fn skysail(&self, args: &[&dyn AsRef<OsStr>]) -> (Option<i32>, String, String) {
         let mut command = Command::new(SKYSAIL);
         command.args(args.iter().map(|arg| (*arg).as_ref())).current_dir(self.folder.path()).stdin(Stdio::null());
         let Output { status, stdout, stderr } = command.output().await.unwrap();
@@ -62,7 +62,7 @@ impl Author {
     }
 
     /// Calls a function of this component, which is recorded; returns the file.
-    async fn record(&self, component: &str, function: &str, arguments: &Value, more: &[&str]) -> PathBuf {
+    pub(crate) async fn record(&self, component: &str, function: &str, arguments: &Value, more: &[&str]) -> PathBuf {
         let (component, arguments) = (built(component), arguments.to_string());
         let mut args: Vec<&dyn AsRef<OsStr>> = vec![&"call", &component, &function, &"--json", &arguments];
         args.extend([&"--provider-file" as &dyn AsRef<OsStr>, &"providers.yaml", &"--record", &"recordings"]);

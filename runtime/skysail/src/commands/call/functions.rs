@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{
     Deserialize, Deserializer,
@@ -191,25 +191,36 @@ fn volume<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<Persist
 }
 
 fn service<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Box<Service>, D::Error> {
-    argument(from, |object: Value| {
-        if let Some(service) = recorded(&object) {
-            return service.map(Box::new).context("service");
+    argument(from, |object: Value| service_of(object).map(Box::new))
+}
+
+/// The Service of an object as Kubernetes or a recording has it.
+///
+/// # Errors
+/// The object is no Service, or lacks its identity.
+pub(in crate::commands) fn service_of(object: Value) -> anyhow::Result<Service> {
+    if let Some(service) = recorded(&object) {
+        return service.context("service");
+    }
+    let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
+    let ObjectMeta { name, namespace, uid, .. } = &object.metadata;
+    for (field, value) in [("name", name), ("namespace", namespace), ("uid", uid)] {
+        if value.as_ref().is_none_or(String::is_empty) {
+            bail!("service has no metadata.{field}; give the object as `kubectl get -o json` prints it");
         }
-        let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
-        let ObjectMeta { name, namespace, uid, .. } = &object.metadata;
-        for (field, value) in [("name", name), ("namespace", namespace), ("uid", uid)] {
-            if value.as_ref().is_none_or(String::is_empty) {
-                bail!("service has no metadata.{field}; give the object as `kubectl get -o json` prints it");
-            }
-        }
-        match provider_service(&object) {
-            Ok(service) => Ok(Box::new(service)),
-            Err(problems) => bail!("service: {}", problems.join("; ")),
-        }
-    })
+    }
+    provider_service(&object).map_err(|problems| anyhow!("service: {}", problems.join("; ")))
 }
 
 fn nodes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<NodeSet, D::Error> {
+    argument(from, nodes_of)
+}
+
+/// The nodes of objects as Kubernetes or a recording has them.
+///
+/// # Errors
+/// An object is no Node, or has no name.
+pub(in crate::commands) fn nodes_of(objects: Vec<Value>) -> anyhow::Result<NodeSet> {
     let node = |(index, object)| {
         if let Some(node) = recorded(&object) {
             return node.map(Arc::new).with_context(|| format!("nodes[{index}]"));
@@ -221,9 +232,7 @@ fn nodes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<NodeSet, D::
         }
         Ok(Arc::new(provider_node(&object)))
     };
-    argument(from, |objects: Vec<Value>| {
-        Ok(NodeSet::new(objects.into_iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?))
-    })
+    Ok(NodeSet::new(objects.into_iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?))
 }
 
 impl ProviderFunction {

@@ -3,13 +3,16 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use skysail_host::{BOUNDS, Bound, CallRecord, Limits};
+use skysail_host::{CallRecord, Limits};
 use tokio::{
     sync::broadcast::{Receiver, error::TryRecvError},
     time::Instant,
 };
 
-use super::cost::Cost;
+use super::{
+    amounts::{ROOM, ROWS, bound, with_room},
+    cost::Cost,
+};
 use crate::{commands::recordings::Folder, output};
 
 /// Between two lines about the progress.
@@ -17,10 +20,6 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// The percentiles of the table.
 const PERCENTILES: [usize; 3] = [50, 90, 99];
-
-/// How much more a limit allows than the largest use that was seen. A larger cluster, and a busier
-/// cloud, take more CPU; memory and requests follow the size of a page.
-const ROOM: [(&str, u64); 4] = [("fuel", 4), ("cpuTimeMs", 4), ("memoryBytes", 2), ("httpRequests", 2)];
 
 /// What one call used, in the order of [`ROWS`], and how it ended.
 struct Used {
@@ -136,60 +135,6 @@ struct Repeated<'a> {
     times: u32,
 }
 
-/// What a call used, and the limit for it.
-#[derive(Clone, Copy)]
-struct Row {
-    name: &'static str,
-    used: fn(&CallRecord) -> u64,
-    limit: Option<&'static str>,
-    unit: Unit,
-}
-
-/// How an amount is written. Amounts of time are microseconds here and milliseconds in a limit.
-#[derive(Clone, Copy)]
-enum Unit {
-    Time,
-    KiB,
-    Number,
-}
-
-const ROWS: [Row; 8] = [
-    Row { name: "wall, ms", used: |call| micros(call.wall), limit: Some("deadlineMs"), unit: Unit::Time },
-    Row { name: "guest, ms", used: |call| micros(call.guest), limit: None, unit: Unit::Time },
-    Row { name: "HTTP, ms", used: |call| micros(call.http.time), limit: None, unit: Unit::Time },
-    Row { name: "CPU, ms", used: |call| micros(call.cpu), limit: Some("cpuTimeMs"), unit: Unit::Time },
-    Row { name: "fuel", used: |call| call.fuel, limit: Some("fuel"), unit: Unit::Number },
-    Row { name: "memory, KiB", used: |call| call.memory_peak, limit: Some("memoryBytes"), unit: Unit::KiB },
-    Row { name: "requests", used: |call| call.http.requests, limit: Some("httpRequests"), unit: Unit::Number },
-    Row { name: "received, bytes", used: |call| call.http.bytes_received, limit: None, unit: Unit::Number },
-];
-
-impl Row {
-    /// An amount in the unit of the limit.
-    const fn in_limit(&self, amount: u64) -> u64 {
-        match self.unit {
-            Unit::Time => amount.div_ceil(1_000),
-            Unit::KiB | Unit::Number => amount,
-        }
-    }
-
-    /// The reverse of [`Self::in_limit`].
-    const fn amount(&self, limit: u64) -> u64 {
-        match self.unit {
-            Unit::Time => limit.saturating_mul(1_000),
-            Unit::KiB | Unit::Number => limit,
-        }
-    }
-
-    fn shown(&self, amount: u64) -> String {
-        match self.unit {
-            Unit::Time => format!("{}.{}", amount / 1_000, amount % 1_000 / 100),
-            Unit::KiB => (amount >> 10).to_string(),
-            Unit::Number => amount.to_string(),
-        }
-    }
-}
-
 impl fmt::Display for Repeated<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Spent { function, limits, calls, lost, .. } = self.spent;
@@ -231,40 +176,20 @@ impl Repeated<'_> {
         if answered.is_empty() {
             return None;
         }
-        let suggested = |(name, room): &(&str, u64)| {
+        let suggested = |(name, _): &(&str, u64)| {
             let at = ROWS.iter().position(|row| row.limit == Some(name))?;
             let (row, refused) = (ROWS.get(at)?, self.spent.refused.get(at)?);
             let largest = answered.iter().filter_map(|call| call.amounts.get(at)).chain([refused]).max()?;
-            let bound = bound(name)?;
-            let value = round_up(row.in_limit(*largest).saturating_mul(*room)).clamp(bound.min, bound.max);
-            Some(format!("{name}: {value}"))
+            Some(format!("{name}: {}", with_room(name, row.in_limit(*largest))?))
         };
         Some(ROOM.iter().filter_map(suggested).collect::<Vec<_>>().join(", "))
     }
-}
-
-/// The range of a limit, by its name in the provider file.
-fn bound(name: &str) -> Option<&'static Bound> {
-    BOUNDS.iter().find(|bound| bound.name == name)
 }
 
 /// The value that so many percent of the sorted values do not exceed (nearest rank).
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
-}
-
-/// The next number with two digits before its zeros.
-fn round_up(value: u64) -> u64 {
-    let mut unit = 1;
-    while value / unit >= 100 {
-        unit *= 10;
-    }
-    value.div_ceil(unit).saturating_mul(unit)
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -275,7 +200,7 @@ mod tests {
     use skysail_provider::{Limit, LimitHit};
     use tokio::sync::broadcast;
 
-    use super::{Spent, percentile, round_up};
+    use super::{Spent, percentile};
 
     fn record(n: u64, outcome: CallOutcome) -> Arc<CallRecord> {
         let time = Duration::from_millis(n);
@@ -363,10 +288,5 @@ mod tests {
     fn a_percentile_is_the_nearest_rank() {
         assert_eq!([50, 90, 99, 100].map(|percent| percentile(&[1, 2, 3, 4], percent)), [2, 4, 4, 4]);
         assert_eq!([50, 100].map(|percent| percentile(&[7], percent)), [7, 7]);
-    }
-
-    #[test]
-    fn a_limit_has_two_digits_before_its_zeros() {
-        assert_eq!([0, 7, 99, 100, 101, 12_345, u64::MAX].map(round_up)[..6], [0, 7, 99, 100, 110, 13_000]);
     }
 }

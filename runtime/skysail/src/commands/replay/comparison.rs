@@ -19,12 +19,12 @@ const CHANGES_MAX: usize = 100;
 /// One recorded call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Comparison {
+pub(in crate::commands) struct Comparison {
     /// Name of the recording.
-    file: String,
-    function: String,
+    pub(in crate::commands) file: String,
+    pub(in crate::commands) function: String,
     /// Whether the requests and the answer are equal.
-    pub(super) equal: bool,
+    pub(in crate::commands) equal: bool,
     requests: Vec<RequestDifference>,
     answer: Vec<Change>,
     cost: Costs,
@@ -130,7 +130,7 @@ pub(super) fn shown(comparisons: &[Comparison], format: OutputFormat) -> anyhow:
 }
 
 /// All texts are of a provider or a cloud.
-fn text(comparison: &Comparison) -> String {
+pub(in crate::commands) fn text(comparison: &Comparison) -> String {
     let Comparison { file, function, equal, requests, answer, cost } = comparison;
     let judged = if *equal { "equal" } else { "different" };
     let mut lines = vec![(0, format!("{file}: {function}: {judged}"))];
