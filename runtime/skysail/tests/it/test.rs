@@ -115,7 +115,8 @@ async fn an_interface_that_the_component_does_not_export_is_named_as_not_tested(
 #[tokio::test]
 async fn a_provider_that_answers_without_its_cloud_fails() {
     let author = Author::new().await;
-    let (code, report, stderr) = author.test("dummy", &[]).await;
+    fs::write(author.path("empty.conf"), "").unwrap();
+    let (code, report, stderr) = author.test("dummy", &["--cloud-config", "empty.conf"]).await;
     assert_eq!(code, Some(1), "{report:#}");
     let failed = cases(&report, "failed");
     let reason = |name: &str| failed.iter().find(|(_, case, _)| case == name).map(|(_, _, why)| why.as_str());
