@@ -94,6 +94,25 @@ mod tests {
     #[test]
     fn every_case_is_a_test_and_a_text_of_a_provider_cannot_break_the_document() {
         let text = String::from_utf8(document(&example()).unwrap()).unwrap();
-        expect![].assert_eq(&text);
+        expect![[r#"
+            <?xml version="1.0" encoding="UTF-8"?>
+            <testsuites tests="4" failures="1" skipped="1" errors="0">
+              <testsuite name="provider.wasm" tests="4" failures="1" skipped="1" errors="0" time="3.750">
+                <testcase name="known machines are described" classname="instances" time="1.250">
+                </testcase>
+                <testcase name="a second ensure changes nothing" classname="load-balancers" time="1.250">
+                  <failure message="the second `ensure` sent a write: PUT &lt;https://a/ [2J&gt;"></failure>
+                </testcase>
+                <testcase name="every field of a port" classname="load-balancers" time="1.250">
+                  <system-out>another protocol: refused</system-out>
+                </testcase>
+                <testcase name="all cases" classname="routes" time="0.000">
+                  <skipped message="the component does not export the interface"/>
+                </testcase>
+                <system-err>the load balancer of the Service a/b: Denied</system-err>
+              </testsuite>
+            </testsuites>
+        "#]]
+        .assert_eq(&text);
     }
 }

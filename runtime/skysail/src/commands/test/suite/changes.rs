@@ -163,7 +163,7 @@ async fn carried_out(
 
 #[cfg(test)]
 mod tests {
-    use super::CHANGES;
+    use super::{CHANGES, ServicePort};
     use crate::commands::test::input;
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
             let mut changed = service.clone();
             (change.change)(&mut changed);
             assert_ne!(changed, service, "{}", change.name);
-            for key in [|port: &skysail_provider::ServicePort| port.port, |port| port.node_port] {
+            for key in [|port: &ServicePort| port.port, |port: &ServicePort| port.node_port] {
                 let mut numbers: Vec<_> = changed.ports.iter().map(key).collect();
                 numbers.sort_unstable();
                 numbers.dedup();
