@@ -4,8 +4,8 @@
 //! 1. read: the files of the command line.
 //! 2. recordings (`test/recordings.rs`): each recorded call is replayed and compared.
 //! 3. cloud (`test/suite.rs`): the component serves in a slot, as in the manager. Each case makes
-//!    calls through `test/bench.rs`, which notes the requests, and lets single requests fail. What a
-//!    case has created is deleted at its end.
+//!    calls through `test/bench.rs`, which notes the requests, and lets single requests fail. What
+//!    a case has created is deleted at its end.
 //! 4. report (`test/report.rs`, `test/junit.rs`).
 
 mod bench;

@@ -256,7 +256,7 @@ impl Bench {
         self.balancers.insert((cluster.to_owned(), service.uid.clone()), service.clone());
     }
 
-    /// The inventory of a cluster; none if the component has none, or if its settings switch it off.
+    /// The inventory of a cluster; none if the component has none, or its settings switch it off.
     pub(super) async fn inventory(&mut self, cluster: &str) -> anyhow::Result<Option<Vec<OwnedLoadBalancer>>> {
         let list = async |provider: Arc<dyn Provider>| {
             let listed = match provider.load_balancer_inventory() {

@@ -83,7 +83,7 @@ pub(super) async fn known_machines_are_described(bench: &mut Bench) -> Judged {
 
 /// Nodes for which no machine exists: a name that no machine has, an ID that was not given out, and
 /// an ID of another provider.
-fn strangers(known: &Node) -> [Node; 3] {
+fn unknown_nodes(known: &Node) -> [Node; 3] {
     let node = |name: &str, provider_id| Node { name: name.to_owned(), provider_id, ..Node::default() };
     [
         node("skysail-test-foreign", Some("elsewhere://1".to_owned())),
@@ -106,9 +106,9 @@ pub(super) async fn a_machine_that_never_was_is_not_found(bench: &mut Bench) -> 
     let mut notes = Notes::default();
     let nodes = bench.plan.nodes.clone();
     let known = nodes.as_slice().first().ok_or_else(|| anyhow!("no machine is named"))?;
-    let strangers = NodeSet::new(strangers(known).map(Arc::new));
-    let Some(answers) = described(bench, &strangers, Detail::State).await? else { return Ok(switched_off()) };
-    for (node, answer) in strangers.as_slice().iter().zip(answers) {
+    let unknown = NodeSet::new(unknown_nodes(known).map(Arc::new));
+    let Some(answers) = described(bench, &unknown, Detail::State).await? else { return Ok(switched_off()) };
+    for (node, answer) in unknown.as_slice().iter().zip(answers) {
         let what = match &node.provider_id {
             Some(id) => format!("the machine {id}"),
             None => format!("a machine of the name {:?}", node.name),
@@ -144,7 +144,7 @@ pub(super) async fn a_page_has_one_answer_for_each_node(bench: &mut Bench) -> Ju
     let known = bench.plan.nodes.clone();
     let first = known.as_slice().first().ok_or_else(|| anyhow!("no machine is named"))?;
     let page = bench.provider().info().map_or(1, |info| info.page_nodes);
-    let both = known.as_slice().iter().cloned().chain(strangers(first).map(Arc::new));
+    let both = known.as_slice().iter().cloned().chain(unknown_nodes(first).map(Arc::new));
     let both = NodeSet::new(both.take(page.max(2)));
     if both.len() > page {
         return Ok(Verdict::NotTested(format!("the component asks for pages of {page} node")));
