@@ -154,7 +154,7 @@ impl Bench {
             match made.answer {
                 Ok(answer) => return Ok(Made { answer, requests }),
                 Err(error) if error.code == Code::RetryAfter => {
-                    let pause = error.retry_after.unwrap_or(PAUSE).min(PAUSE_MAX);
+                    let pause = pause(&error);
                     let wait = self.plan.wait;
                     ensure!(
                         began.elapsed() + pause <= wait,
@@ -341,6 +341,11 @@ impl Bench {
         let routes = format!("the routes to {}", self.plan.route_cidrs.join(" and "));
         balancers.chain(self.has_routes.then_some(routes)).collect()
     }
+}
+
+/// How long to wait before the call is repeated.
+pub(super) fn pause(error: &Error) -> Duration {
+    error.retry_after.unwrap_or(PAUSE).min(PAUSE_MAX)
 }
 
 fn described(cluster: &str, Service { namespace, name, uid, .. }: &Service) -> String {

@@ -10,7 +10,7 @@ use super::{Judged, Notes, Verdict};
 use crate::commands::{
     call,
     test::{
-        bench::{Bench, Made},
+        bench::{Bench, Made, pause},
         requests::{Sent, repeats},
     },
 };
@@ -108,7 +108,7 @@ async fn disturbed(
                 return Ok(None);
             }
             Err(error) if error.code == Code::RetryAfter && began.elapsed() < bench.plan.wait => {
-                sleep(error.retry_after.unwrap_or(std::time::Duration::from_secs(1))).await;
+                sleep(pause(error)).await;
             }
             Err(error) => bail!("no request failed, and `ensure` returned {}", call::failure(error)),
         }
