@@ -18,6 +18,7 @@ use crate::{
     names::reasons,
     nodes::Nodes,
     ownership::{self, Owner},
+    pauses::Pauses,
     progress::{self, Progress},
     report::{Actor, Reporter, cluster},
     service_locks::ServiceLocks,
@@ -44,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) emptied: Emptied,
     /// For people; no decision reads them.
     pub(crate) last_outcomes: LastOutcomes,
+    /// For people; no decision reads them.
+    pub(crate) pauses: Pauses,
     pub(crate) service_locks: ServiceLocks,
     /// Open while this process holds the lease.
     pub(crate) fence: Fence,
@@ -66,6 +69,7 @@ impl Context {
             ledger,
             emptied: Emptied::default(),
             last_outcomes: LastOutcomes::default(),
+            pauses: Pauses::default(),
             service_locks: ServiceLocks::default(),
             fence: Fence::default(),
             progress: Progress::default(),

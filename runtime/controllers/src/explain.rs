@@ -25,7 +25,7 @@ use crate::{
     lane::Lane,
     last_outcomes::Outcome,
     ledger::{Entry, Serving, State, Written},
-    service::explain::{backends, planned, state},
+    service::explain::{NextRun, backends, planned, state},
     service_spec::{class, is_load_balancer, named_holder, status},
     watch::ObjectKey,
 };
@@ -74,25 +74,25 @@ impl Explainer {
         }
         let lane = context.route_service(&key);
         let queue = lane.as_ref().map(|lane| queue::status(lane, &key));
+        let next = lane.as_ref().map(|lane| planned(&context, lane, &key));
+        let next = next.unwrap_or_else(|| NextRun {
+            step: "Nothing",
+            reason: owner::nobody_works(&context, &key),
+            paused: None,
+        });
         Ok(ServiceExplanation {
             owner: owner::of(&context, &key, object.as_deref()),
             object: object.as_deref().map(shown),
             load_balancer: entry.as_ref().map(|entry| record(&context, entry)),
             provider: lane.as_ref().map(|lane| provider(&context, lane)),
-            plan: match &lane {
-                Some(lane) => step(planned(&context, lane, &key)),
-                None => PlannedStep { step: "Nothing".to_owned(), reason: owner::nobody_works(&context, &key) },
-            },
+            plan: PlannedStep { step: next.step.to_owned(), reason: next.reason },
+            paused: next.paused,
             queue,
             last_outcome: context.last_outcomes.get(&key).map(outcome),
             namespace: key.namespace,
             name: key.name,
         })
     }
-}
-
-fn step((step, reason): (&'static str, String)) -> PlannedStep {
-    PlannedStep { step: step.to_owned(), reason }
 }
 
 fn shown(object: &core::Service) -> ServiceObject {

@@ -1,6 +1,6 @@
 //! Conditions that keep a provider from its objects: claims that an older provider has, nodes that
 //! two providers claim, interfaces that its component does not export, nodes that the breaker
-//! keeps.
+//! keeps, Services that users have paused.
 //!
 //! The controllers write findings. The process shows them in the conditions of the `Provider`, in
 //! `skysail status` and in `/readyz?verbose`.
@@ -21,6 +21,8 @@ pub enum Finding {
     InterfaceNotExported,
     /// The breaker keeps nodes although the provider reports that their machines do not exist.
     NodesHeld,
+    /// Users have paused Services of this provider, which is no fault of the provider.
+    ServicesPaused,
 }
 
 impl Finding {
@@ -32,6 +34,7 @@ impl Finding {
             Self::NodeOwnershipConflict => "NodeOwnershipConflict",
             Self::InterfaceNotExported => "InterfaceNotExported",
             Self::NodesHeld => "NodesHeld",
+            Self::ServicesPaused => "ServicesPaused",
         }
     }
 }

@@ -73,6 +73,14 @@ pub(crate) struct Lane {
     metrics: ControllerMetrics,
 }
 
+/// What an edit of a provider changed.
+pub(crate) struct LaneEdit {
+    /// Whose allowed addresses changed.
+    pub(crate) readdressed: Readdressed,
+    /// Whether the provider's pause began or ended.
+    pub(crate) pauses: bool,
+}
+
 impl Drop for Lane {
     fn drop(&mut self) {
         self.metrics.release(&self.name);
@@ -177,16 +185,21 @@ impl Lane {
         self.provider.instances().filter(|_| self.off_for(Interface::Instances).is_none())
     }
 
-    /// Applies an edit; returns whose allowed addresses changed.
-    pub(crate) fn edit(&self, entry: &ProviderEntry) -> Readdressed {
+    /// Whether the operator has paused the provider.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).paused
+    }
+
+    /// Applies an edit; returns what it changed.
+    pub(crate) fn edit(&self, entry: &ProviderEntry) -> LaneEdit {
         let before = std::mem::replace(
             &mut *self.settings.write().unwrap_or_else(PoisonError::into_inner),
             Arc::new(entry.clone()),
         );
-        let changed = before.addresses.changed_to(&entry.addresses);
-        if changed.load_balancers {
+        let readdressed = before.addresses.changed_to(&entry.addresses);
+        if readdressed.load_balancers {
             self.edits.fetch_add(1, Ordering::Relaxed);
         }
-        changed
+        LaneEdit { readdressed, pauses: before.paused != entry.paused }
     }
 }

@@ -9,9 +9,8 @@ use std::sync::{
 use tokio::time::Instant;
 
 use crate::{
-    lane::Lane,
+    lane::{Lane, LaneEdit},
     ownership::{Claim, LaneId},
-    provider_addresses::Readdressed,
     providers::{self, ProviderEntry, Providers},
 };
 
@@ -26,8 +25,8 @@ pub(crate) struct Lanes {
 pub(crate) struct Changes {
     pub(crate) added: Vec<Arc<Lane>>,
     pub(crate) removed: Vec<Arc<Lane>>,
-    /// Lanes that had an edit, and whose allowed addresses it changed.
-    pub(crate) edited: Vec<(Arc<Lane>, Readdressed)>,
+    /// Lanes that had an edit, and what it changed.
+    pub(crate) edited: Vec<(Arc<Lane>, LaneEdit)>,
 }
 
 impl Lanes {

@@ -47,6 +47,7 @@ mod node_lifecycle;
 mod nodes;
 mod ownership;
 mod patch;
+mod pauses;
 mod persistent_volumes;
 mod progress;
 mod provider_addresses;

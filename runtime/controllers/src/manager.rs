@@ -241,7 +241,10 @@ impl Tasks {
             context.ledger.unsettle_all(&entry.name);
             Lane::new(id, entry, &context.settings, &context.reporter.metrics, self.stop.child_token())
         });
-        removed.iter().for_each(|lane| lane.stop.cancel());
+        for lane in removed {
+            lane.stop.cancel();
+            context.pauses.remove_all(&lane.name);
+        }
         triggers::providers_changed(&context, &edited, &before);
         for lane in added {
             self.serve(&lane, starts);
@@ -369,6 +372,7 @@ async fn follow_releases((context, lane): Shared) {
     let (mut releases, mut rotations) = (lane.releases.clone(), lane.rotations.clone());
     triggers::report_claims(&context);
     triggers::report_component(&context, &lane);
+    triggers::report_first_pause(&context, &lane);
     let mut is_awaited = true;
     loop {
         // A removed slot closes its channel; the pattern then does not match.

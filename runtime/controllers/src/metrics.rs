@@ -58,6 +58,7 @@ pub struct ControllerMetrics {
     pub(crate) nodes_held: Family<ProviderLabels, Gauge>,
     pub(crate) drift_repairs: Family<ProviderLabels, Counter>,
     pub(crate) orphaned_load_balancers: Family<ProviderLabels, Gauge>,
+    pub(crate) paused_services: Family<ProviderLabels, Gauge>,
     pub(crate) events_written: Counter,
     pub(crate) events_dropped: Counter,
     /// Lanes of each provider name. A provider that is removed and added again has two for a
@@ -90,6 +91,7 @@ impl ControllerMetrics {
             nodes_held: Family::default(),
             drift_repairs: Family::default(),
             orphaned_load_balancers: Family::default(),
+            paused_services: Family::default(),
             events_written: Counter::default(),
             events_dropped: Counter::default(),
             lanes: Arc::default(),
@@ -126,8 +128,13 @@ impl ControllerMetrics {
         }
         self.queues.remove(provider);
         let labels = ProviderLabels { provider: provider.to_owned() };
-        let gauges =
-            [&self.node_set_size, &self.node_deletion_stopped, &self.nodes_held, &self.orphaned_load_balancers];
+        let gauges = [
+            &self.node_set_size,
+            &self.node_deletion_stopped,
+            &self.nodes_held,
+            &self.orphaned_load_balancers,
+            &self.paused_services,
+        ];
         for family in gauges {
             family.remove(&labels);
         }
@@ -193,6 +200,11 @@ impl ControllerMetrics {
             "skysail_orphaned_load_balancers",
             "Count of load balancers in the cloud that no Service wants, by provider",
             self.orphaned_load_balancers.clone(),
+        );
+        registry.register(
+            "skysail_paused_services",
+            "Count of Services for which the manager changes nothing in the cloud, by provider",
+            self.paused_services.clone(),
         );
     }
 

@@ -20,6 +20,10 @@ pub const LOAD_BALANCER_PROVIDER_ANNOTATION: &str = "skysail.dev/load-balancer-p
 /// the class, and not that the provider gave up its claim. Another UID means that a user copied the
 /// annotation with the manifest. Written and removed with [`LOAD_BALANCER_FINALIZER`].
 pub const LOAD_BALANCER_MADE_FOR_ANNOTATION: &str = "skysail.dev/load-balancer-made-for";
+/// Ours: `true` on a Service pauses the Service: the manager makes no call for it that changes the
+/// cloud. `false` lets the Service through while its provider is paused. Any other value counts as
+/// `true`.
+pub const PAUSED_ANNOTATION: &str = "skysail.dev/paused";
 /// The older way to restrict the clients of a load balancer; comma separated CIDRs.
 pub const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Excludes a node from all load balancers.
@@ -95,7 +99,8 @@ pub mod reasons {
     pub const NODE_DELETION_STOPPED: &str = "NodeDeletionStopped";
     /// Ours: the breaker allows deletions again. About the Namespace `kube-system`.
     pub const NODE_DELETION_RESUMED: &str = "NodeDeletionResumed";
-    /// Ours: the machine of this node is missing, and the breaker keeps the node.
+    /// Ours: the machine of this node is missing, and the breaker or a pause of the provider keeps
+    /// the node.
     pub const NODE_DELETION_HELD: &str = "NodeDeletionHeld";
     /// Ours: a node could not be initialised; upstream only logs it.
     pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
@@ -115,6 +120,10 @@ pub mod reasons {
     /// Ours: the provider that made the load balancer is removed, and another provider takes over
     /// the Service.
     pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";
+    /// Ours: a Service or a provider is paused. About the Service, or the Namespace `kube-system`.
+    pub const PAUSED: &str = "Paused";
+    /// Ours: the pause of a Service or of a provider has ended.
+    pub const RESUMED: &str = "Resumed";
     /// Ours: a provider claims a class or a scheme that an older provider has.
     pub const CLAIM_TAKEN: &str = "ClaimTaken";
     /// Ours: a component declares provider-ID schemes that its provider's settings do not list.

@@ -10,7 +10,8 @@
 //!    consecutive passes.
 //! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass and the passes before it. If
 //!    the result depends on it, the controller also asks the provider about all other nodes.
-//! 6. report the nodes that the breaker keeps: `node_lifecycle/alarm.rs` decides when.
+//! 6. report the nodes that the breaker or a pause of the provider keeps: `node_lifecycle/alarm.rs`
+//!    decides when.
 //! 7. apply (client): DELETE with preconditions, or a guarded patch of the taints.
 //!
 //! # Guarantees
@@ -19,6 +20,7 @@
 //!   never does.
 //! - No node is deleted or tainted while an older provider may own it: while that provider has no
 //!   release, no schemes in its spec and no remembered ones.
+//! - While the operator has paused the provider, none of its nodes is deleted. Taints change.
 //! - However many machines a provider reports as missing, the breaker bounds the number of its
 //!   nodes that are deleted within a window.
 //! - The DELETE has the preconditions UID and resource version. The UID protects a node that was
@@ -105,13 +107,17 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, state: &mut Lifecyc
         judgement = judge(context, lane, state, &missing, (now, true));
     }
     // report
-    let (mut gone, mut held) = (Vec::new(), Vec::new());
+    let (mut gone, mut held, mut paused) = (Vec::new(), Vec::new(), Vec::new());
     for (node, may_go) in missing.into_iter().zip(&judgement.may_go) {
-        if *may_go { gone.push(node) } else { held.push(node.0) }
+        match (may_go, lane.is_paused()) {
+            (true, false) => gone.push(node),
+            (true, true) => paused.push(node.0),
+            (false, _) => held.push(node.0),
+        }
     }
     reporting::breaker(context, &actor, &mut state.alarm, &judgement, now);
     reporting::finding(context, lane, &actor, &judgement, &held);
-    reporting::held(context, &actor, &mut state.alarm, &held, now);
+    reporting::held(context, &actor, &mut state.alarm, (&held, &paused), now);
     // apply (client)
     let writes = context.settings.concurrent_node_lifecycle_syncs.max(1);
     let actor = &actor;

@@ -44,6 +44,9 @@ pub struct ProviderEntry {
     pub interfaces: BTreeSet<Interface>,
     /// The addresses that the provider may assign to load balancers and nodes.
     pub addresses: ProviderAddresses,
+    /// Whether the operator has paused the provider: no load balancer and no route is changed, and
+    /// no node is deleted.
+    pub paused: bool,
     /// Counts the releases that became active. After a change each object of this provider is
     /// reconciled once, spread over time.
     pub generation: watch::Receiver<u64>,
@@ -137,6 +140,7 @@ impl ProviderEntry {
             provider_id_prefixes: Vec::new(),
             interfaces: BTreeSet::new(),
             addresses: ProviderAddresses::default(),
+            paused: false,
             generation: watch::channel(0).1,
             rotations: watch::channel(0).1,
             findings: Findings::default(),

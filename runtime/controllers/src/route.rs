@@ -16,6 +16,8 @@
 //!   to no node, or to a node of this provider that does not need the route. While no node is known
 //!   at all, no route is deleted.
 //! - Routes and conditions of nodes of another provider, or of no provider, stay unchanged.
+//! - While the provider is paused, no route is created or deleted. The condition of each node says
+//!   whether the node has its routes.
 //! - A failure of one route is an Event on its node and does not delay other routes.
 //!
 //! `route/serve.rs` decides when a pass begins, and reports the failures of a pass with the time of
@@ -127,7 +129,9 @@ pub(crate) async fn run(
     let cluster_cidrs = &context.settings.cluster_cidrs;
     let observed = Observed { routes: &routes, nodes: &nodes, others: &others, cluster: cluster_cidrs };
     // plan (pure)
-    let Plan { deletions, creations, mut has_routes, complaints } = plan::plan(&observed);
+    let plan = plan::plan(&observed);
+    let plan = if lane.is_paused() { plan.paused() } else { plan };
+    let Plan { deletions, creations, mut has_routes, complaints } = plan;
     pass.complain(reported, &views, &complaints);
     // delete (provider)
     let answers = calls.delete(&deletions).await;

@@ -6,7 +6,8 @@
 //!
 //! # Flow
 //! 1. observe (pure): the object, its ledger entry, the provider's node set, its release.
-//! 2. plan (pure): `service/plan.rs`, on the object as `service_spec.rs` reads it.
+//! 2. plan (pure): `service/plan.rs`, on the object as `service_spec.rs` reads it. While the
+//!    Service or its provider is paused, `service/pause.rs` holds back what changes the cloud.
 //! 3. apply (provider, client): `service/apply.rs`; `service/status.rs` validates the provider's
 //!    answer, and `service/outcome.rs` (pure) turns the outcome into the next ledger entry. After a
 //!    question, and between the deletion of a load balancer and the removal of the finalizer, the
@@ -19,6 +20,7 @@ pub(crate) mod drift;
 pub(crate) mod explain;
 pub(crate) mod orphans;
 mod outcome;
+pub(crate) mod pause;
 mod plan;
 pub(crate) mod predicates;
 mod status;
@@ -78,6 +80,7 @@ async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Ne
         let plan = plan::plan(&observed);
         let subject = Subject { context, lane, key, actor: &actor, observed: &observed, plan: &plan };
         report_takeover(&subject);
+        pause::follow(&subject);
         // apply (provider, client)
         match subject.apply().await {
             Ok(Some(learnt)) => answers = learnt,
@@ -170,6 +173,7 @@ fn observe_with(
     Observed {
         may_hold: lanes.iter().filter(may_hold).map(|lane| lane.id).collect(),
         emptied: lanes.iter().filter(emptied).map(|lane| lane.id).collect(),
+        paused: lanes.iter().filter(|lane| lane.is_paused()).map(|lane| lane.id).collect(),
         object,
         waits: entry.as_ref().map(|entry| entry.waits(Instant::now())).unwrap_or_default(),
         entry,

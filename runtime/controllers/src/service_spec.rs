@@ -93,6 +93,11 @@ fn annotation<'a>(object: &'a core::Service, name: &str) -> Option<&'a str> {
     object.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
+/// The text of the annotation that pauses the Service.
+pub(crate) fn paused(object: &core::Service) -> Option<&str> {
+    annotation(object, names::PAUSED_ANNOTATION)
+}
+
 /// The class that this object had when its load balancer was made, according to the annotation;
 /// none if the annotation is missing or belongs to another object.
 pub(crate) fn named_class(object: &core::Service) -> Option<Option<&str>> {
@@ -126,6 +131,7 @@ pub(crate) fn convert(object: &core::Service) -> Converted {
     // Our own annotations are no input for a provider, and their change must not cause an `ensure`.
     annotations.remove(names::LOAD_BALANCER_PROVIDER_ANNOTATION);
     annotations.remove(names::LOAD_BALANCER_MADE_FOR_ANNOTATION);
+    annotations.remove(names::PAUSED_ANNOTATION);
     let mut problems = Problems::default();
     let from_annotation = annotations.get(names::SOURCE_RANGES_ANNOTATION).map(String::as_str);
     let service = Service {

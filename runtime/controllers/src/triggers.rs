@@ -14,15 +14,14 @@ use crate::{
     context::Context,
     convert,
     findings::Finding,
-    lane::Lane,
+    lane::{Lane, LaneEdit},
     metrics::ProviderLabels,
-    names::{NODE_PROVIDER_ANNOTATION, controllers, reasons},
+    names::{NODE_PROVIDER_ANNOTATION, PAUSED_ANNOTATION, controllers, reasons},
     nodes::NodeView,
     ownership::{LaneId, Owner},
-    provider_addresses::Readdressed,
     report::{Actor, cluster},
     route,
-    service::{predicates::is_relevant, unclaimed},
+    service::{pause, predicates::is_relevant, unclaimed},
     service_spec::{class, convert, has_finalizer, named_class, named_holder},
     watch::{Change, ObjectKey, Version},
 };
@@ -102,6 +101,7 @@ fn record_named_provider(context: &Context, key: &ObjectKey, old: Option<&core::
 /// Handles a deleted Service whose provider was removed before.
 fn forget(context: &Context, key: &ObjectKey) {
     context.last_outcomes.remove(key);
+    pause::forget(context, key);
     if let Some(entry) = context.ledger.remove(key) {
         tracing::warn!(
             provider.name = &*entry.provider,
@@ -200,18 +200,21 @@ pub(crate) fn service_owners(context: &Context) -> HashMap<ObjectKey, (Owner, Op
 /// result of [`service_owners`].
 pub(crate) fn providers_changed(
     context: &Context,
-    edited: &[(Arc<Lane>, Readdressed)],
+    edited: &[(Arc<Lane>, LaneEdit)],
     before: &HashMap<ObjectKey, (Owner, Option<LaneId>)>,
 ) {
     claims_changed(context);
     report_claims(context);
     context.lanes.all().iter().for_each(|lane| report_interfaces(context, lane));
-    for (lane, readdressed) in edited {
+    for (lane, LaneEdit { readdressed, pauses }) in edited {
         if readdressed.load_balancers {
             ensure_again(context, lane);
         }
         if readdressed.nodes {
             describe_again(context, lane);
+        }
+        if *pauses {
+            pause_changed(context, lane);
         }
     }
     for (key, after) in service_owners(context) {
@@ -222,6 +225,48 @@ pub(crate) fn providers_changed(
         if let Some(lane) = context.route_service(&key) {
             lane.services.add(key);
         }
+    }
+}
+
+/// Handles the begin or the end of a provider's pause: each of its Services finds out whether it is
+/// paused, and continues with what has changed meanwhile.
+fn pause_changed(context: &Context, lane: &Lane) {
+    report_pause(context, lane);
+    let mut keys = context.ledger.held_by(&lane.name);
+    let of_lane = |key: &ObjectKey| context.route_service(key).is_some_and(|other| other.id == lane.id);
+    keys.extend(context.services.all().iter().map(|object| ObjectKey::of(&**object)).filter(of_lane));
+    keys.sort();
+    keys.dedup();
+    keys.into_iter().for_each(|key| lane.services.add(key));
+    route::release_changed(context, lane);
+}
+
+/// Reports whether the operator has paused the provider.
+fn report_pause(context: &Context, lane: &Lane) {
+    let name = &lane.name;
+    let (reason, text) = match lane.is_paused() {
+        true => (
+            reasons::PAUSED,
+            format!(
+                "The provider {name} is paused (spec.paused): Skysail changes no load balancer and no route of it and deletes none of its nodes. To let one Service through: \
+                 kubectl annotate service NAME --namespace NAMESPACE {PAUSED_ANNOTATION}=false. To continue with all, set spec.paused of the Provider {name} to false"
+            ),
+        ),
+        false => (
+            reasons::RESUMED,
+            format!("The pause of the provider {name} has ended. Skysail continues with what has changed meanwhile"),
+        ),
+    };
+    tracing::info!(provider.name = name, reason = text, "a pause of the provider began or ended");
+    let actor = Actor { controller: controllers::SERVICE, provider: name.clone() };
+    context.reporter.event(&actor, &cluster(), (EventKind::Normal, reason), text);
+}
+
+/// Reports the pause of a provider that the controllers have just begun to serve.
+pub(crate) fn report_first_pause(context: &Context, lane: &Lane) {
+    pause::count(context, lane);
+    if lane.is_paused() {
+        report_pause(context, lane);
     }
 }
 

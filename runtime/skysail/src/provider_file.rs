@@ -78,6 +78,8 @@ pub(crate) struct ProviderSpec {
     pub(crate) interfaces: BTreeSet<Interface>,
     /// Addresses that its load balancers and nodes may have.
     pub(crate) addresses: ProviderAddresses,
+    /// Whether the controllers change nothing in its cloud and delete none of its nodes.
+    pub(crate) paused: bool,
     /// Where the component comes from.
     pub(crate) source: ComponentSource,
     /// Cloud-config; empty if none is given.
@@ -101,7 +103,8 @@ pub(crate) struct ProviderSpec {
     /// Claims that another provider has.
     pub(crate) yields: Yields,
     /// Hash of the slot's settings, including the content of files. It does not include the claims,
-    /// the source, the values of credentials and `retry`, which change without a new slot.
+    /// `paused`, the source, the values of credentials and `retry`, which change without a new
+    /// slot.
     pub(crate) fingerprint: u64,
 }
 
@@ -124,6 +127,7 @@ pub(crate) struct Claims {
     provider_id_prefixes: BTreeSet<String>,
     interfaces: BTreeSet<Interface>,
     addresses: ProviderAddresses,
+    paused: bool,
 }
 
 impl ProviderSpec {
@@ -141,6 +145,7 @@ impl ProviderSpec {
             provider_id_prefixes: BTreeSet::new(),
             interfaces: BTreeSet::new(),
             addresses: ProviderAddresses::default(),
+            paused: false,
             source: ComponentSource::None,
             config: String::new(),
             egress: Arc::new(EgressPolicy::new(&EgressSpec::default())?),
@@ -220,6 +225,7 @@ impl ProviderSpec {
             provider_id_prefixes: self.prefixes(),
             interfaces: self.interfaces.clone(),
             addresses: self.addresses.clone(),
+            paused: self.paused,
         }
     }
 }

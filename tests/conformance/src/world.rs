@@ -131,6 +131,11 @@ impl Cloud {
         self.entry.addresses = ProviderAddresses::new(&owned(load_balancers), &owned(nodes)).unwrap();
     }
 
+    /// Pauses the provider, or ends its pause.
+    pub fn pause(&mut self, paused: bool) {
+        self.entry.paused = paused;
+    }
+
     /// Removes the first class from the provider's claims.
     pub fn give_up_class(&mut self) -> String {
         self.entry.load_balancer_classes.remove(0)

@@ -26,6 +26,9 @@ pub struct ServiceExplanation {
     pub load_balancer: Option<LoadBalancerRecord>,
     /// What a run would begin with now.
     pub plan: PlannedStep,
+    /// What pauses the Service, and how to continue; none if it is not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
     /// When the next run is; none if no provider works on the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
@@ -113,7 +116,7 @@ pub struct LoadBalancerRecord {
 #[serde(rename_all = "camelCase")]
 pub struct PlannedStep {
     /// `Ensure`, `Update`, `Repair`, `Cleanup`, `DeleteRemembered`, `Release`, `Refuse`, `Confirm`,
-    /// `LookUp`, `NoHolder`, `Forget`, `Wait` or `Nothing`.
+    /// `LookUp`, `NoHolder`, `Forget`, `Paused`, `Wait` or `Nothing`.
     pub step: String,
     /// Why this step is the next one.
     pub reason: String,

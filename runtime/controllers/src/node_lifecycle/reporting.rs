@@ -81,14 +81,27 @@ pub(crate) fn disputable(context: &Context, lane: &Lane) {
     lane.findings.set(Finding::NodesHeld, finding);
 }
 
-/// Emits the Events about the kept nodes.
-pub(crate) fn held(context: &Context, actor: &Actor, alarm: &mut Alarm, held: &[NodeView], now: Moment) {
-    for view in alarm.due(held.iter().map(|view| (view.node.uid.as_str(), view)), now) {
-        let text = format!(
-            "The breaker keeps this node: the provider {} reports too many missing machines, among them this node's. If the machine does not exist, delete the node with kubectl, or annotate it: {}=true",
-            actor.provider,
-            names::ALLOW_DELETION_ANNOTATION,
-        );
+/// Emits the Events about the nodes that the breaker keeps, and those that the pause keeps.
+pub(crate) fn held(
+    context: &Context,
+    actor: &Actor,
+    alarm: &mut Alarm,
+    (held, paused): (&[NodeView], &[NodeView]),
+    now: Moment,
+) {
+    let all = held.iter().map(|view| (view, false)).chain(paused.iter().map(|view| (view, true)));
+    for (view, is_paused) in alarm.due(all.map(|(view, is_paused)| (view.node.uid.as_str(), (view, is_paused))), now) {
+        let provider = &actor.provider;
+        let text = match is_paused {
+            true => format!(
+                "The provider {provider} is paused (spec.paused), so Skysail keeps this node although its machine does not exist. To delete the node: kubectl delete node {}",
+                view.node.name
+            ),
+            false => format!(
+                "The breaker keeps this node: the provider {provider} reports too many missing machines, among them this node's. If the machine does not exist, delete the node with kubectl, or annotate it: {}=true",
+                names::ALLOW_DELETION_ANNOTATION,
+            ),
+        };
         let kind = (EventKind::Warning, reasons::NODE_DELETION_HELD);
         context.reporter.event(actor, &view.reference(), kind, text);
     }

@@ -50,6 +50,19 @@ pub(crate) struct Plan {
     pub(crate) complaints: Vec<String>,
 }
 
+impl Plan {
+    /// The plan while the provider is paused: nothing changes, and a node whose route would be
+    /// created lacks it.
+    pub(crate) fn paused(mut self) -> Self {
+        for Creation { node, .. } in std::mem::take(&mut self.creations) {
+            if let Some(has_routes) = self.has_routes.get_mut(node) {
+                *has_routes = Some(false);
+            }
+        }
+        Self { deletions: Vec::new(), ..self }
+    }
+}
+
 /// A listed route whose destination is a network.
 struct Listed<'a> {
     route: &'a Route,

@@ -86,7 +86,7 @@ impl Subject<'_> {
                 let invalid = skysail_provider::Error::new(Code::Invalid, problems.join("; "));
                 Err(Error::provider("read the Service")(invalid))
             }
-            (Plan::Nothing | Plan::Wait(_) | Plan::Forget, _) | (_, None) => Ok(()),
+            (Plan::Nothing | Plan::Wait(_) | Plan::Forget | Plan::Paused { .. }, _) | (_, None) => Ok(()),
         };
         self.record(match &done {
             Ok(()) => PlanOutcome::Done,

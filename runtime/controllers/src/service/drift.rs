@@ -62,8 +62,12 @@ fn first_turn(context: &Context, lane: &Arc<Lane>, after: Duration) -> Option<(D
     services.into_iter().map(|(key, service)| (turn_after(after, phase(&service.uid, period), period), key)).min()
 }
 
-/// Returns false if the Service is about to be ensured anyway; the rate then does not count it.
+/// Returns false if the Service is about to be ensured anyway, or is paused; the rate then does not
+/// count it.
 fn repair(context: &Context, lane: &Arc<Lane>, key: ObjectKey) -> bool {
+    if super::pause::is_paused(lane, context.services.get(&key).as_deref()) {
+        return false;
+    }
     let marked = context.ledger.with(&key, Entry::make_overdue) == Some(true);
     if marked {
         let labels = ProviderLabels { provider: lane.name.clone() };

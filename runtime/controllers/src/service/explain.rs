@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as core;
 
 use super::{
-    observe_with,
+    observe_with, pause,
     plan::{ObjectOwner, Observed, Plan, PlanAnswers, plan},
     predicates::changed_fields,
 };
@@ -21,14 +21,25 @@ use crate::{
     watch::ObjectKey,
 };
 
-/// The step that a run of the Service would begin with now, and why. Changes nothing.
-pub(crate) fn planned(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> (&'static str, String) {
+/// The next run of a Service.
+pub(crate) struct NextRun {
+    /// The step that a run would begin with now.
+    pub(crate) step: &'static str,
+    /// Why this step is the next one.
+    pub(crate) reason: String,
+    /// What pauses the Service, and how to continue; none if it is not paused.
+    pub(crate) paused: Option<String>,
+}
+
+/// What a run of the Service would begin with now, and why. Changes nothing.
+pub(crate) fn planned(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> NextRun {
     let shared = context.nodes.peek(lane.id);
     let observed = observe_with(context, (lane, key), PlanAnswers::default(), shared);
     let plan = plan(&observed);
     let name =
         |id: LaneId| context.lanes.get(id).map_or_else(|| "a removed provider".to_owned(), |lane| lane.name.clone());
-    (step(&plan), reason(&plan, &observed, name))
+    let paused = pause::explained((context, lane, key), &observed, &plan);
+    NextRun { step: step(&plan), reason: reason(&plan, &observed, &name), paused }
 }
 
 /// The name of a step.
@@ -44,6 +55,7 @@ pub(crate) const fn step(plan: &Plan) -> &'static str {
         Plan::Cleanup { .. } => "Cleanup",
         Plan::Release { .. } => "Release",
         Plan::Refuse(_) => "Refuse",
+        Plan::Paused { .. } => "Paused",
         Plan::Ensure { .. } => "Ensure",
         Plan::Update(_) => "Update",
         Plan::Repair { .. } => "Repair",
@@ -52,10 +64,10 @@ pub(crate) const fn step(plan: &Plan) -> &'static str {
 
 /// Whether the step calls neither the provider nor the API.
 pub(crate) const fn is_idle(plan: &Plan) -> bool {
-    matches!(plan, Plan::Nothing | Plan::Wait(_))
+    matches!(plan, Plan::Nothing | Plan::Wait(_) | Plan::Paused { .. })
 }
 
-fn reason(plan: &Plan, observed: &Observed, name: impl Fn(LaneId) -> String) -> String {
+fn reason(plan: &Plan, observed: &Observed, name: &dyn Fn(LaneId) -> String) -> String {
     let provider = &observed.provider;
     match plan {
         Plan::Nothing => nothing(observed),
@@ -81,6 +93,7 @@ fn reason(plan: &Plan, observed: &Observed, name: impl Fn(LaneId) -> String) -> 
         Plan::Refuse(problems) => {
             format!("the Service is invalid, so no provider is called: {}; correct the Service", problems.join("; "))
         }
+        Plan::Paused { held, .. } => format!("the pause holds the step {} back: {}", step(held), reason(held, observed, name)),
         Plan::Ensure { repeated: true, .. } => "a drift repair is due; nothing of the Service has changed".to_owned(),
         Plan::Ensure { repeated: false, .. } => ensure(observed),
         Plan::Update(_) => update(observed),

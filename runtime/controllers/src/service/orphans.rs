@@ -12,6 +12,7 @@
 //! - A deletion that has begun is repeated until the provider answers that all is deleted, in
 //!   [`REPEATED_SCANS`] scans also if the list lacks the entry by then: the load balancer may be
 //!   gone, and its security group not.
+//! - While the provider is paused, orphans are reported and not deleted.
 //! - No share is deleted while any Service uses the load balancer, by an entry or by its name:
 //!   several Services may share a load balancer, and users may choose its name. The Services that
 //!   came or changed during the scan are asked for before each deletion.
@@ -163,7 +164,7 @@ async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans,
         }
     };
     // count (pure), report
-    for orphan in unwanted.saw(found) {
+    for orphan in unwanted.saw(found, lane.is_paused()) {
         let text = describe(&orphan, &lane.name, cluster_name);
         tracing::warn!(provider.name = lane.name, reason = text, "found an orphaned load balancer");
         context.reporter.event(&actor, &cluster(), (EventKind::Warning, reasons::ORPHANED_LOAD_BALANCER), text);
@@ -191,6 +192,9 @@ async fn delete(
     let shares: Vec<OwnedLoadBalancer> = unused.take(DELETIONS_PER_SCAN_MAX).cloned().collect();
     let cluster_name = &*context.settings.cluster_name;
     for share in shares {
+        if lane.is_paused() {
+            return;
+        }
         let shown = shown(&share.name);
         let deleted = async {
             let services = candidates(context);
@@ -323,13 +327,15 @@ struct Unwanted {
 }
 
 impl UnwantedScans {
-    /// Records a scan; returns the new orphans.
-    fn saw(&mut self, found: Vec<Orphan>) -> Vec<Orphan> {
+    /// Records a scan; returns the new orphans. While the provider is paused, a deletion that has
+    /// begun is not repeated, and its scans do not count.
+    fn saw(&mut self, found: Vec<Orphan>, is_paused: bool) -> Vec<Orphan> {
         let mut before = std::mem::take(&mut self.entries);
         let mut new = Vec::new();
         for orphan in found {
             let Unwanted { scans, deleting, .. } = before.remove(&orphan.share).unwrap_or_default();
-            let deleting = deleting.map(|scans| if orphan.is_listed { 0 } else { scans.saturating_add(1) });
+            let repeated = u32::from(!is_paused);
+            let deleting = deleting.map(|scans| if orphan.is_listed { 0 } else { scans.saturating_add(repeated) });
             let scans = scans.saturating_add(1);
             self.entries.insert(orphan.share.clone(), Unwanted { scans, in_use: orphan.in_use, deleting });
             if scans == SCANS {

@@ -7,12 +7,13 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
 
-use super::predicates::needs_update;
+use super::{pause, predicates::needs_update};
 use crate::{
     backoff::Retry,
     ledger::{Backends, Entry, Generation, Serving, State, Waits, Written, version},
     nodes::SharedNodes,
     ownership::LaneId,
+    pauses::Pause,
     queue::Next,
     service_spec::{Converted, convert, has_finalizer, is_load_balancer, named_holder, names_another},
 };
@@ -55,6 +56,8 @@ pub(crate) struct Observed {
     /// The providers that have deleted the load balancer of this object, which has not changed
     /// since; see `emptied.rs`.
     pub(crate) emptied: Vec<LaneId>,
+    /// The providers that the operator has paused.
+    pub(crate) paused: Vec<LaneId>,
     pub(crate) answers: PlanAnswers,
     pub(crate) shared: SharedNodes,
     /// Generation of the planning provider.
@@ -108,6 +111,11 @@ pub(crate) enum Plan {
     },
     /// The Service is invalid; no provider is called.
     Refuse(Vec<String>),
+    /// A pause holds this step back, until the pause ends.
+    Paused {
+        pause: Pause,
+        held: Box<Plan>,
+    },
     Ensure {
         service: Arc<Service>,
         /// The finalizer is missing, or the annotations name another provider.
@@ -124,8 +132,12 @@ pub(crate) enum Plan {
     },
 }
 
-/// The plan for one Service.
+/// The plan for one Service, which may be paused.
 pub(crate) fn plan(observed: &Observed) -> Plan {
+    pause::held(observed, without_pause(observed))
+}
+
+fn without_pause(observed: &Observed) -> Plan {
     let entry = observed.entry.as_ref();
     let Some(object) = observed.object.as_deref() else {
         return entry.map_or(Plan::Nothing, |entry| missing(observed, entry));
@@ -177,7 +189,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
 pub(crate) fn after_success(done: &Plan, observed: &Observed) -> Next {
     match (done, plan(observed), observed.waits.retry) {
         // The watch may still show the finalizer.
-        (Plan::Release { .. }, _, _) | (_, Plan::Nothing, _) => Next::OnChange,
+        (Plan::Release { .. }, _, _) | (_, Plan::Nothing | Plan::Paused { .. }, _) => Next::OnChange,
         (_, Plan::Wait(wait), _) => Next::Within(wait),
         // Only the backends were updated; the failed `ensure` keeps its wait.
         (_, Plan::Ensure { .. }, Some(wait)) => Next::After(wait),
@@ -331,7 +343,7 @@ fn is_unprotected(observed: &Observed, entry: &Entry, object: &core::Service) ->
 }
 
 /// Whether the object is as new as our last write: the watch may lag.
-fn shows_last_write(entry: &Entry, object: &core::Service) -> bool {
+pub(super) fn shows_last_write(entry: &Entry, object: &core::Service) -> bool {
     entry.wrote.is_none_or(|wrote| version(object).is_none_or(|now| now >= wrote))
 }
 

@@ -466,6 +466,7 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
         provider_id_prefixes: served.spec.prefixes().into_iter().collect(),
         interfaces: served.spec.interfaces.clone(),
         addresses: served.spec.addresses.clone(),
+        paused: served.spec.paused,
         generation: served.generation.clone(),
         rotations: served.rotations.subscribe(),
         findings: served.findings.clone(),

@@ -105,6 +105,13 @@ pub(super) struct Spec {
     /// not special.
     #[serde(default)]
     node_cidrs: Vec<String>,
+    /// Whether the provider is paused: the manager creates, changes and deletes no load balancer
+    /// and no route of the provider, and deletes none of its nodes. Nodes are initialised and
+    /// updated, and releases are rolled out. The annotation skysail.dev/paused of a Service, which
+    /// is true or false, decides for that Service. Default: false.
+    // Optional, so that the API server writes no default into stored objects: an older manager
+    // would refuse the field.
+    paused: Option<bool>,
     /// Source of the component: exactly one of the fields. The source is watched, and a new
     /// component is rolled out while the manager runs.
     source: Source,
@@ -264,6 +271,7 @@ impl<'a> Check<'a> {
             provider_id_prefixes,
             interfaces,
             addresses,
+            paused: spec.paused.unwrap_or_default(),
             source,
             config,
             egress: Arc::new(egress),

@@ -98,6 +98,19 @@ fn by_default_a_rollout_has_only_a_probation() {
     assert_ne!(spec.fingerprint, loaded("").fingerprint);
 }
 
+/// The slot serves on: only the controllers follow the pause.
+#[test]
+fn a_pause_is_a_claim_and_no_setting_of_the_slot() {
+    let loaded = |text: &str| {
+        let folder = folder(&document(text));
+        load(&folder.path().join("providers.yaml")).unwrap().providers.remove(0)
+    };
+    let (paused, works) = (loaded("paused: true\n"), loaded("paused: false\n"));
+    assert_eq!((paused.paused, works.paused, loaded("").paused), (true, false, false));
+    assert_eq!(paused.fingerprint, works.fingerprint);
+    assert_ne!(paused.claims(), works.claims());
+}
+
 #[test]
 fn another_user_in_a_vendors_file_is_another_setting_and_another_password_is_not() {
     let fingerprint = |user: &str, password: &str| {
@@ -160,7 +173,7 @@ fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, providerIdPrefixes, interfaces, loadBalancerCidrs, nodeCidrs, source, config, configFile, vendorConfig, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, providerIdPrefixes, interfaces, loadBalancerCidrs, nodeCidrs, paused, source, config, configFile, vendorConfig, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
         ]],
     );
 }

@@ -26,6 +26,8 @@ mod nodes;
 #[cfg(test)]
 mod not_configured;
 mod orphans;
+#[cfg(test)]
+mod paused;
 mod pinned;
 #[cfg(test)]
 mod progress;

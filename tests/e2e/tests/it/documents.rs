@@ -39,11 +39,12 @@ const PAGES: [&str; 6] = [
 const CHART: &str = "deploy/chart/README.md";
 
 /// The pages whose commands another test runs, or none: page, and which test or why.
-const ELSEWHERE: [(&str, &str); 6] = [
+const ELSEWHERE: [(&str, &str); 7] = [
     ("README.md", "CI runs `make test`, and tests/it the demonstration"),
     ("deploy/docs/signatures.md", "the public Sigstore cannot be reached here; release.rs runs cosign with a key"),
     ("deploy/docs/releases.md", "release.rs verifies a release with its commands, and copies a layout"),
     ("deploy/docs/plan.md", "plan.rs runs its command"),
+    ("deploy/docs/services.md", "pauses.rs runs its commands"),
     ("deploy/docs/write-a-provider.md", "write_a_provider.rs follows it"),
     ("deploy/manifests/README.md", "manifests.rs runs its third step, real_incus.rs what makes a certificate"),
 ];

@@ -16,6 +16,7 @@ mod new_provider;
 mod node_addresses;
 mod orphans;
 mod other_tools;
+mod pauses;
 mod plan;
 mod provider_definition;
 mod provider_resources;

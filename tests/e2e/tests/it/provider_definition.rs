@@ -356,6 +356,7 @@ fn valid() -> Vec<Value> {
         "providerIdPrefixes": ["sim://eu/", "cn-hangzhou."],
         "loadBalancerCidrs": ["198.51.100.200/29", "2001:db8::/64"],
         "nodeCidrs": ["10.1.0.0/16"],
+        "paused": true,
         "source": {"oci": {
             "reference": "ghcr.io/org/provider:v1",
             "pollInterval": "1h1.5m.5s",

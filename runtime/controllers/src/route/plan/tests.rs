@@ -415,3 +415,16 @@ fn routes_to_a_pod_cidr_of_two_nodes_stay_unchanged() {
     "#]],
     );
 }
+
+#[test]
+fn while_the_provider_is_paused_nothing_changes_and_a_node_without_its_route_lacks_it() {
+    let nodes = a_and_b();
+    let routes = [route("r1", "a", "10.244.1.0/24"), route("old", "a", "10.244.9.0/24")];
+    let planned = planned(&nodes, &[], &routes);
+    assert_eq!((planned.deletions.len(), planned.creations.len()), (1, 2));
+    expect![[r#"
+        a: Some(true)
+        b: Some(false)
+    "#]]
+    .assert_eq(&text(&nodes, &planned.paused()));
+}

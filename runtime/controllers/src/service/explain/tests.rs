@@ -10,7 +10,7 @@ fn told(all: &[&str]) -> String {
     let line = |words: &&str| {
         let observed = observed(words);
         let plan = plan(&observed);
-        format!("{words}\n  {}: {}\n", step(&plan), reason(&plan, &observed, |id| format!("p{id}")))
+        format!("{words}\n  {}: {}\n", step(&plan), reason(&plan, &observed, &|id| format!("p{id}")))
     };
     all.iter().map(line).collect()
 }
@@ -162,5 +162,25 @@ fn each_step_for_a_load_balancer_that_is_not_wanted_has_its_reason() {
         "gone ensured exists",
         "gone ensured absent",
         "gone deleted",
+    ]));
+}
+
+#[test]
+fn a_step_that_a_pause_holds_back_has_the_reason_of_the_step() {
+    expect![[r#"
+        lb paused
+          Paused: the pause holds the step Ensure back: this process has not ensured the load balancer yet
+        lb finalizer ensured deleting unclear-pause
+          Paused: the pause holds the step Cleanup back: the Service is being deleted, and the finalizer service.kubernetes.io/load-balancer-cleanup waits for the deletion of the load balancer; p1 deletes the load balancer
+        lb finalizer ensured other-nodes paused-here
+          Paused: the pause holds the step Update back: the nodes of fake have changed since the load balancer got its nodes
+        lb finalizer ensured paused
+          Nothing: the load balancer is as the Service, the nodes and the release require
+    "#]]
+    .assert_eq(&told(&[
+        "lb paused",
+        "lb finalizer ensured deleting unclear-pause",
+        "lb finalizer ensured other-nodes paused-here",
+        "lb finalizer ensured paused",
     ]));
 }

@@ -32,6 +32,7 @@ fn observed() -> Observed {
         lane: 1,
         may_hold: vec![1, 2],
         emptied: Vec::new(),
+        paused: Vec::new(),
         answers: PlanAnswers::default(),
         shared: Nodes::default().shared(0),
         generation: (1, 7),

@@ -1,7 +1,7 @@
 //! The plan for a given state of one Service.
 //! IDs: tests/conformance/README.md; lessons: deploy/docs/lessons.md.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use expect_test::{Expect, expect};
 use k8s_openapi::{
@@ -20,6 +20,8 @@ use crate::{
     service_spec::convert,
 };
 
+type Annotations = BTreeMap<String, String>;
+
 /// Checks the plan for a state in words. The object: `lb`, `clusterip`, `nodeport`, `typeless`,
 /// `class`, `finalizer`, `names-another` provider, `names-this` one, `deleting`, `gone`,
 /// `bad-port`. The ledger entry: `named` by the annotation, `begun`, `ensured`, `failed` after a
@@ -28,13 +30,14 @@ use crate::{
 /// `two-failed-updates`, `other-release`, `other-class`. The owner: `other-owner`, `no-owner`; by
 /// default this provider. The answers: `exists`, `absent`, `found`, `not-found`. This provider is
 /// 1; 2 has load balancers too, and with `no-load-balancers` 2 alone, with `no-holder` none. Those
-/// that have deleted the load balancer: `emptied-here`, `emptied-there`.
+/// that have deleted the load balancer: `emptied-here`, `emptied-there`. The annotation of a pause:
+/// `paused`, `let-through`, `unclear-pause`; paused providers: `paused-here`, `paused-there`.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
 }
 
-fn planned(words: &str) -> String {
+pub(in crate::service) fn planned(words: &str) -> String {
     shown(plan(&observed(words)))
 }
 
@@ -94,6 +97,11 @@ pub(in crate::service) fn observed(words: &str) -> Observed {
             .filter(|(w, _)| has(w))
             .map(|(_, lane)| lane)
             .collect(),
+        paused: [("paused-here", 1), ("paused-there", 2)]
+            .into_iter()
+            .filter(|(w, _)| has(w))
+            .map(|(_, lane)| lane)
+            .collect(),
         answers: PlanAnswers {
             exists: has("exists").then_some(true).or(has("absent").then_some(false)),
             found: has("found").then_some(true).or(has("not-found").then_some(false)),
@@ -125,6 +133,7 @@ fn shown(plan: Plan) -> String {
             format!("ensure port={} finalizer={add_finalizer}{repeated}", service.ports[0].port)
         }
         Plan::Update(_) => "update".to_owned(),
+        Plan::Paused { pause, held } => format!("{pause:?} holds: {}", shown(*held)),
         Plan::Repair { add_finalizer, status } => {
             format!("repair finalizer={add_finalizer} status={}", status.is_some())
         }
@@ -142,7 +151,11 @@ fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
         .then(|| vec!["other/one".to_owned(), "service.kubernetes.io/load-balancer-cleanup".to_owned()]);
     let named = if has("names-another") { Some("other") } else { has("names-this").then_some("fake") };
     let named = named.map(|name| ("skysail.dev/load-balancer-provider".to_owned(), name.to_owned()));
-    object.metadata.annotations = named.map(|named| [named].into());
+    let pauses = [("paused", "true"), ("let-through", "false"), ("unclear-pause", "yes")];
+    let pause = pauses.into_iter().find(|(word, _)| has(word));
+    let pause = pause.map(|(_, value)| ("skysail.dev/paused".to_owned(), value.to_owned()));
+    object.metadata.annotations =
+        Some(named.into_iter().chain(pause).collect()).filter(|all: &Annotations| !all.is_empty());
     object.metadata.deletion_timestamp = has("deleting").then_some(Time(Timestamp::UNIX_EPOCH));
     object.spec = Some(ServiceSpec {
         type_: match () {

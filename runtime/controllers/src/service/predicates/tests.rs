@@ -41,6 +41,10 @@ fn port(service: &mut Service) -> &mut ServicePort {
     &mut spec(service).ports.as_mut().unwrap()[1]
 }
 
+fn annotate(service: &mut Service, name: &str, value: &str) {
+    service.metadata.annotations.get_or_insert_default().insert(name.to_owned(), value.to_owned());
+}
+
 fn families(service: &mut Service, families: &[&str]) {
     spec(service).ip_families = Some(families.iter().map(|family| (*family).to_owned()).collect());
 }
@@ -57,6 +61,7 @@ fn families(service: &mut Service, families: &[&str]) {
 #[case::s12_9_target_port_number_to_name(|s: &mut Service| port(s).target_port = Some(IntOrString::String("dns".to_owned())))]
 #[case::s12_11_a_second_family(|s: &mut Service| families(s, &["IPv4", "IPv6"]))]
 #[case::s12_14_app_protocol_unset_to_http(|s: &mut Service| port(s).app_protocol = Some("http".to_owned()))]
+#[case::a_pause_begins(|s: &mut Service| annotate(s, "skysail.dev/paused", "true"))]
 #[case::one_port_less(|s: &mut Service| drop(spec(s).ports.as_mut().unwrap().pop()))]
 #[case::port_name(|s: &mut Service| port(s).name = Some("ssh".to_owned()))]
 #[case::protocol(|s: &mut Service| port(s).protocol = Some("UDP".to_owned()))]

@@ -19,14 +19,25 @@ const DIGEST_CHARS: usize = 19;
 /// The page.
 pub(super) fn of(document: &ServiceDocument) -> String {
     let ServiceDocument { explanation, calls } = document;
-    let ServiceExplanation { namespace, name, object, owner, provider, load_balancer, plan, queue, last_outcome } =
-        explanation;
+    let ServiceExplanation {
+        namespace,
+        name,
+        object,
+        owner,
+        provider,
+        load_balancer,
+        plan,
+        paused,
+        queue,
+        last_outcome,
+    } = explanation;
     let mut lines = vec![format!("Service {}: {}", plain(&format!("{namespace}/{name}")), headline(explanation))];
     let owned_by = owner.provider.as_deref().unwrap_or("none");
     lines.push(line("owner", &format!("{owned_by}: {}", owner.reason)));
     lines.extend(provider.as_ref().map(works));
     lines.extend(object.as_ref().map(wanted));
     lines.extend(load_balancer.as_ref().map(made));
+    lines.extend(paused.as_ref().map(|paused| line("paused", paused)));
     lines.push(line("next step", &format!("{}: {}", plan.step, plan.reason)));
     lines.extend(queue.as_ref().map(next_run));
     lines.push(last_outcome.as_ref().map_or_else(|| line("last run", "none since the manager started"), last_run));
@@ -42,7 +53,7 @@ fn line(name: &str, text: &str) -> String {
 
 /// The state in a few words.
 fn headline(explanation: &ServiceExplanation) -> String {
-    let ServiceExplanation { object, owner, plan, queue, last_outcome, .. } = explanation;
+    let ServiceExplanation { object, owner, plan, paused, queue, last_outcome, .. } = explanation;
     let failed = last_outcome.as_ref().is_some_and(|outcome| outcome.message.is_some());
     let waits = queue.as_ref().and_then(|queue| queue.due_in_ms).map(|due| format!("next run in {}", seconds(due)));
     let queued = match queue.as_ref().map(|queue| queue.place) {
@@ -53,6 +64,8 @@ fn headline(explanation: &ServiceExplanation) -> String {
     };
     let state = match object {
         None => "deleted",
+        Some(object) if object.deleting && paused.is_some() => "paused, and is being deleted",
+        Some(_) if paused.is_some() => "paused",
         Some(object) if object.deleting => "is being deleted",
         Some(object) if !object.wants_load_balancer => "wants no load balancer",
         Some(_) if owner.provider.is_none() => "no provider owns it",

@@ -94,6 +94,8 @@ pub(super) struct ProviderState {
     heard: Option<watch::Receiver<bool>>,
     /// What the controllers could not do for the provider; `None` without valid settings.
     findings: Option<watch::Receiver<BTreeMap<Finding, String>>>,
+    /// Whether the settings in force pause the provider.
+    paused: bool,
     figures: Figures,
 }
 
@@ -152,6 +154,7 @@ impl ProviderState {
             slot: served.map(|served| served.slot.status()),
             heard: served.map(Served::heard),
             findings: served.map(|served| served.findings.subscribe()),
+            paused: served.is_some_and(|served| served.spec.paused),
             figures: Figures::of(served.map(|served| &served.slot)),
         }
     }

@@ -32,6 +32,7 @@ pub(super) fn of(provider: &ProviderObject, wide: bool, now: Timestamp) -> Strin
     };
     let mut lines = vec![format!("Provider {}: {}", plain(name), headline(status))];
     lines.extend(trouble(status));
+    lines.extend(paused(status));
     if let Some(generation) =
         provider.metadata.generation.filter(|generation| *generation != status.observed_generation)
     {
@@ -68,10 +69,12 @@ fn is_true<'a>(status: &'a ProviderStatus, type_: &str) -> Option<&'a Condition>
 }
 
 fn headline(status: &ProviderStatus) -> &'static str {
-    match (is_true(status, "Ready"), is_true(status, "Degraded")) {
-        (Some(_), None) => "ready",
-        (Some(_), Some(_)) => "ready, but degraded",
-        (None, _) => "not ready",
+    match (is_true(status, "Ready"), is_true(status, "Degraded"), is_true(status, "Paused")) {
+        (Some(_), None, None) => "ready",
+        (Some(_), None, Some(_)) => "ready, and paused",
+        (Some(_), Some(_), None) => "ready, but degraded",
+        (Some(_), Some(_), Some(_)) => "ready, but degraded, and paused",
+        (None, _, _) => "not ready",
     }
 }
 
@@ -99,6 +102,12 @@ fn trouble(status: &ProviderStatus) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What is paused: the provider, or some of its Services.
+fn paused(status: &ProviderStatus) -> Option<String> {
+    let Condition { message, .. } = condition(status, "Paused").filter(|paused| paused.reason != "NotPaused")?;
+    Some(line("paused", message))
 }
 
 /// The serving release, its probation, and the releases of a rollout.

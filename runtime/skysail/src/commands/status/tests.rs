@@ -182,6 +182,22 @@ fn a_finding_of_the_controllers_is_the_problem_of_a_provider_that_serves() {
 }
 
 #[test]
+fn a_paused_provider_says_so_in_the_first_line() {
+    for (degraded, first) in [("False", "ready, and paused"), ("True", "ready, but degraded, and paused")] {
+        let conditions = [
+            condition("Ready", "True", "Serving", "simcloud 1.2.3 (sha256:010101010101) serves"),
+            condition("Degraded", degraded, "Any", "any"),
+            condition("Paused", "True", "SpecPaused", "spec.paused is true"),
+        ];
+        let status = json!({ "observedGeneration": 3, "active": active(), "swaps": 1, "conditions": conditions });
+        let page = page::of(&provider("sim", &status), false, now());
+        assert!(page.starts_with(&format!("Provider sim: {first}\n")), "{page}");
+        assert!(page.contains("  paused      spec.paused is true\n"), "{page}");
+        assert!(page.contains("Paused      True     SpecPaused"), "{page}");
+    }
+}
+
+#[test]
 fn a_provider_without_a_serving_release_shows_the_reason() {
     let refused = json!({
         "digest": digest(2), "origin": "file x.wasm", "stage": "offered", "code": "CompileUnavailable",

@@ -67,6 +67,7 @@ fn a_wanted_load_balancer_is_never_deleted_and_an_unwanted_one_is_never_created(
             Plan::Repair { add_finalizer: true, status: None } => is_same_object(&observed),
             Plan::Refuse(_) | Plan::Ensure { .. } | Plan::Update(_) | Plan::Repair { .. } => wanted,
             Plan::Wait(_) => wanted || observed.answers.exists == Some(true) || observed.release_wait.is_some(),
+            Plan::Paused { .. } => false,
         };
         assert!(allowed, "{}", shown(&observed, &plan));
     });
@@ -409,6 +410,63 @@ fn a_load_balancer_that_only_the_annotation_names_is_not_deleted_before_its_prov
             let deletes =
                 matches!(plan, Plan::DeleteRemembered(_) | Plan::Cleanup { .. } | Plan::Release { .. } | Plan::Forget);
             assert!(!deletes, "{}", shown(&observed, &plan));
+        }
+    });
+}
+
+/// The states with the annotation of a pause, and with paused providers where there is no object.
+fn for_all_paused(mut check: impl FnMut(Observed)) {
+    for_all(|mut observed| {
+        match observed.object.as_deref().cloned() {
+            Some(mut object) => {
+                let pause = (names::PAUSED_ANNOTATION.to_owned(), "true".to_owned());
+                object.metadata.annotations.get_or_insert_default().extend([pause]);
+                observed.object = Some(Arc::new(object));
+            }
+            None => observed.paused = observed.may_hold.iter().copied().chain([observed.lane]).collect(),
+        }
+        check(observed);
+    });
+}
+
+#[test]
+fn no_provider_is_called_for_a_paused_service() {
+    for_all_paused(|observed| {
+        let plan = plan(&observed);
+        let calls = match &plan {
+            Plan::Cleanup { holders, .. } => !holders.is_empty(),
+            plan => {
+                matches!(plan, Plan::Confirm(_) | Plan::DeleteRemembered(_) | Plan::Ensure { .. } | Plan::Update(_))
+            }
+        };
+        assert!(!calls, "{}", shown(&observed, &plan));
+    });
+}
+
+/// Repairs and their pauses, and what needs no call of a provider, go on.
+#[test]
+fn every_state_of_a_paused_service_becomes_stable_and_keeps_its_finalizer() {
+    for_all_paused(|mut observed| {
+        let before = observed.clone();
+        for _ in 0..STEPS_MAX {
+            match plan(&observed) {
+                Plan::Nothing | Plan::Refuse(_) | Plan::NoHolder => break,
+                Plan::Paused { .. } if is_late(&observed) => shows_last_write(&mut observed),
+                Plan::Paused { .. } => break,
+                done => succeed(&mut observed, &done, false),
+            }
+        }
+        let (rest, first) = (plan(&observed), || shown(&before, &plan(&before)));
+        let is_stable = matches!(rest, Plan::Nothing | Plan::Refuse(_) | Plan::NoHolder | Plan::Paused { .. });
+        assert!(is_stable, "{rest:?} at the end; the initial state was\n{}", first());
+        if let Plan::Paused { .. } = rest {
+            assert_eq!(after_success(&rest, &observed), Next::OnChange, "{}", first());
+            let state = observed.entry.as_ref().map(|entry| &entry.state);
+            let may_be_there = matches!(state, Some(State::Serving(_) | State::Unsettled { .. }));
+            let object = observed.object.as_deref().filter(|object| object.metadata.deletion_timestamp.is_none());
+            let lacks = object.is_some_and(|object| !has_finalizer(object));
+            let undone = observed.entry.as_ref().is_some_and(|entry| entry.repairs.are_undone());
+            assert!(!(may_be_there && is_same_object(&observed) && lacks) || undone, "{}", first());
         }
     });
 }

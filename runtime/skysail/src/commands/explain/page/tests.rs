@@ -165,3 +165,18 @@ fn a_deleted_service_in_work_whose_provider_has_no_release() {
     "#]],
     );
 }
+
+#[test]
+fn a_paused_service_has_the_pause_in_the_first_line_and_the_command_that_ends_it() {
+    let mut document = waiting();
+    document["paused"] = json!("The annotation skysail.dev/paused pauses this Service");
+    document["plan"] = json!({ "step": "Paused", "reason": "the pause holds the step Ensure back" });
+    document["queue"] = json!(null);
+    for (deleting, first) in [(false, "paused"), (true, "paused, and is being deleted")] {
+        document["object"]["deleting"] = json!(deleting);
+        let page = super::of(&serde_json::from_value(document.clone()).unwrap());
+        assert!(page.starts_with(&format!("Service shop/web: {first}\n")), "{page}");
+        let lines = "  paused      The annotation skysail.dev/paused pauses this Service\n  next step   Paused: the pause holds";
+        assert!(page.contains(lines), "{page}");
+    }
+}

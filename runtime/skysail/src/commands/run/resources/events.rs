@@ -2,9 +2,10 @@
 //! status in the API, so that a restart repeats none.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use skysail_controllers::names::reasons;
 use skysail_provider::EventKind;
 
-use super::status::{CLAIM_TAKEN, RELEASE_ACCEPTED, SPEC_REFUSED, condition};
+use super::status::{CLAIM_TAKEN, PAUSED, RELEASE_ACCEPTED, SPEC_REFUSED, condition};
 use crate::custom_resource::{ProviderStatus, Refused};
 
 /// Prefix of the refusal codes of releases that were rolled back.
@@ -47,6 +48,7 @@ pub(super) fn of(before: &ProviderStatus, after: &ProviderStatus) -> Vec<EventTe
         );
         events.push((EventKind::Warning, "ReleaseDiffers", note));
     }
+    events.extend(paused(before, after));
     if let Some(note) = rolled_back {
         events.push((EventKind::Warning, "RolledBack", note));
     } else if let Some((reason, note)) = trouble(before, after) {
@@ -68,6 +70,19 @@ fn rolled_back(before: &ProviderStatus, after: &ProviderStatus) -> Option<String
     }
     after.active.as_ref()?;
     Some(format!("{}: {}", refused.digest, refused.reason))
+}
+
+/// The begin or the end of the provider's pause.
+fn paused(before: &ProviderStatus, after: &ProviderStatus) -> Option<EventText> {
+    let is_paused = |status| condition(status, PAUSED).filter(|condition| condition.status == "True");
+    match (is_paused(before), is_paused(after)) {
+        (None, Some(now)) => Some((EventKind::Normal, reasons::PAUSED, now.message.clone())),
+        (Some(_), None) => {
+            let note = "the pause has ended; Skysail continues with what has changed meanwhile".to_owned();
+            Some((EventKind::Normal, reasons::RESUMED, note))
+        }
+        (None, None) | (Some(_), Some(_)) => None,
+    }
 }
 
 /// Reason and message if the settings or the offered release were refused for a new reason.

@@ -49,6 +49,7 @@ pub(super) const READY: &str = "Ready";
 pub(super) const RELEASE_ACCEPTED: &str = "ReleaseAccepted";
 const PROGRESSING: &str = "Progressing";
 const DEGRADED: &str = "Degraded";
+pub(super) const PAUSED: &str = "Paused";
 
 /// The reason if the object is invalid.
 pub(super) const SPEC_REFUSED: &str = "SpecRefused";
@@ -71,6 +72,7 @@ pub(super) fn status_of(
         (RELEASE_ACCEPTED, release_accepted(provider_state, said)),
         (PROGRESSING, progressing(said)),
         (DEGRADED, degraded(provider_state, said, now)),
+        (PAUSED, paused(provider_state)),
     ];
     let shown = |(type_, (status, reason, mut message)): (&str, Verdict)| {
         cut(&mut message, MESSAGE_BYTES_MAX);
@@ -178,6 +180,21 @@ fn degraded(provider_state: &ProviderState, said: Option<SlotReport<'_>>, now: T
     }
 }
 
+/// Whether the settings pause the provider; otherwise also which of its Services users have paused.
+fn paused(provider_state: &ProviderState) -> Verdict {
+    match (provider_state.paused, provider_state.findings().remove(&Finding::ServicesPaused)) {
+        (true, services) => {
+            let text = "spec.paused is true, so no load balancer and no route changes and no node is deleted; set it to false to continue";
+            let services = services.map(|services| format!(". {services}")).unwrap_or_default();
+            ("True", "SpecPaused".to_owned(), format!("{text}{services}"))
+        }
+        (false, Some(services)) => ("False", "ServicesPaused".to_owned(), services),
+        (false, None) => {
+            ("False", "NotPaused".to_owned(), "neither the provider nor one of its Services is paused".to_owned())
+        }
+    }
+}
+
 /// Why the provider is degraded: a code, and the reason with the remedy.
 pub(super) fn degradation(
     provider_state: &ProviderState,
@@ -185,7 +202,8 @@ pub(super) fn degradation(
     now: Timestamp,
 ) -> Option<(String, String)> {
     let kept_from = || {
-        let findings = provider_state.findings();
+        let mut findings = provider_state.findings();
+        findings.remove(&Finding::ServicesPaused);
         let (first, _) = findings.first_key_value()?;
         Some((first.reason().to_owned(), findings.values().cloned().collect::<Vec<_>>().join("; ")))
     };

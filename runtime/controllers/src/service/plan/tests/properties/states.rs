@@ -111,6 +111,7 @@ fn observed(
         lane: LANES[0],
         may_hold: LANES.into(),
         emptied: Vec::new(),
+        paused: Vec::new(),
         answers: PlanAnswers::default(),
         shared: shared.clone(),
         generation: (1, 1),
