@@ -1,6 +1,6 @@
 //! Operations of people and machines: the load of a day.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use skysail_controllers::names::{ALLOW_DELETION_ANNOTATION, LOAD_BALANCER_FINALIZER};
+use skysail_controllers::names::{ALLOW_DELETION_ANNOTATION, LOAD_BALANCER_FINALIZER, PAUSED_ANNOTATION};
 use tokio::time::Instant;
 
 use crate::{
@@ -21,6 +21,8 @@ use crate::{
     story::Story,
 };
 
+/// The number of Services of [`People::act_on`].
+const LATE: usize = 3;
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Label of an object with a finalizer or taint of another controller, which has to stay.
 pub(crate) const MARK: &str = "example.com-others";
@@ -204,7 +206,7 @@ impl People {
     /// Makes a few Services and a machine of this cloud.
     pub(crate) async fn act_on(&mut self, cloud: &Arc<Cloud>) {
         let class = if cloud.has_routes { Value::Null } else { json!(CLASS) };
-        for number in 0..3 {
+        for number in 0..LATE {
             let (name, spec) = (
                 format!("late-{number}"),
                 json!({ "type": "LoadBalancer", "ports": self.ports(), "loadBalancerClass": class }),
@@ -214,9 +216,43 @@ impl People {
         self.make_machine("late", cloud).await;
     }
 
+    /// Pauses a Service, or ends its pause.
+    pub(crate) async fn pause_some_service(&mut self, chance: &mut Chance) {
+        let names = self.names("/api/v1/namespaces/default/services");
+        let values = [json!("true"), json!("yes"), json!("false"), Value::Null];
+        if let (Some(name), Some(value)) = (chance.pick(&names), chance.pick(&values)) {
+            self.pause(name, value).await;
+        }
+    }
+
+    async fn pause(&self, name: &str, value: &Value) {
+        self.patch_service(name, json!({ "metadata": { "annotations": { PAUSED_ANNOTATION: value } } })).await;
+    }
+
+    /// Pauses the Services of [`Self::act_on`], or ends their pauses; returns their UIDs.
+    pub(crate) async fn pause_late(&self, paused: bool) -> BTreeSet<String> {
+        let (value, mut uids) = (if paused { json!("true") } else { Value::Null }, BTreeSet::new());
+        for number in 0..LATE {
+            let name = format!("late-{number}");
+            self.pause(&name, &value).await;
+            let object = self.referee.object(&format!("/api/v1/namespaces/default/services/{name}"));
+            uids.extend(object.map(|object| text(&object, "/metadata/uid").to_owned()));
+        }
+        uids
+    }
+
+    /// Changes one of the Services of [`Self::act_on`], deletes another, and changes the nodes of
+    /// the cloud.
+    pub(crate) async fn ask_for_late_changes(&mut self, cloud: &Arc<Cloud>) {
+        self.patch_service("late-0", json!({ "spec": { "ports": [{ "name": "new", "port": 99 }] } })).await;
+        self.delete_service("late-1", true).await;
+        self.make_machine("later", cloud).await;
+        self.delete_machines(cloud, 1).await;
+    }
+
     /// Empties the status of each Service of [`Self::act_on`].
     pub(crate) async fn empty_late_statuses(&self) {
-        for number in 0..3 {
+        for number in 0..LATE {
             self.empty_status(&format!("late-{number}")).await;
         }
     }
@@ -289,7 +325,7 @@ impl People {
             }
         }
         for name in self.names("/api/v1/namespaces/default/services") {
-            let mended = json!({ "metadata": { "annotations": { SOURCE_RANGES: null } } });
+            let mended = json!({ "metadata": { "annotations": { SOURCE_RANGES: null, PAUSED_ANNOTATION: null } } });
             drop(self.services().patch(&name, &PatchParams::default(), &Patch::Merge(&mended)).await);
             let path = format!("/api/v1/namespaces/default/services/{name}");
             let object = self.referee.object(&path).unwrap_or_default();

@@ -23,6 +23,8 @@ pub(crate) struct Ownership {
     /// describes the scheme of the first one: another account of the same cloud, and whose selector
     /// selects the nodes that people join by hand, as that of the second provider does.
     pub(crate) younger: bool,
+    /// The provider at this place is paused.
+    pub(crate) paused: Option<usize>,
     /// The second provider was removed at some time of the day.
     pub(crate) second_was_removed: bool,
 }
@@ -41,6 +43,7 @@ impl Ownership {
         pinned: false,
         any_address: true,
         younger: false,
+        paused: None,
         second_was_removed: false,
     };
 }
@@ -68,6 +71,10 @@ impl Operator {
     /// Edits one setting.
     pub(crate) fn edit(&mut self) {
         let which = self.chance.number(0..=7);
+        if which == 5 {
+            let (provider, is_paused) = (self.chance.number(0..=1), self.ownership.borrow().paused.is_some());
+            return self.pause((!is_paused).then_some(provider));
+        }
         self.change(|ownership| {
             let field = match which {
                 0 => &mut ownership.second,
@@ -80,6 +87,11 @@ impl Operator {
             *field = !*field;
         });
         self.younger_existed |= self.ownership.borrow().younger;
+    }
+
+    /// Pauses the provider at this place, and no other.
+    pub(crate) fn pause(&self, paused: Option<usize>) {
+        self.change(|ownership| ownership.paused = paused);
     }
 
     /// Adds the younger provider if it does not exist.
@@ -108,8 +120,14 @@ impl Operator {
         let younger = self.younger_existed;
         self.change(|ownership| {
             let usual = Ownership::USUAL;
-            *ownership =
-                Ownership { second: usual.second, class: usual.class, selector: usual.selector, younger, ..*ownership };
+            *ownership = Ownership {
+                second: usual.second,
+                class: usual.class,
+                selector: usual.selector,
+                paused: usual.paused,
+                younger,
+                ..*ownership
+            };
         });
     }
 

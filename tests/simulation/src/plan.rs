@@ -34,6 +34,8 @@ mod most {
     pub(super) const LOST_POOL: usize = 5;
     /// Another controller empties each status that is written, for a while.
     pub(super) const RIVAL: usize = 3;
+    /// Share of the events at which people also pause a Service or end its pause.
+    pub(super) const PAUSE: f64 = 0.1;
     /// A cloud fails or denies every request for a while, or hangs, which begins while a new
     /// release is loaded or on trial.
     pub(super) const OUTAGE: usize = 5;
@@ -176,6 +178,9 @@ pub(crate) enum Epilogue {
     LostDeletions,
     /// Another controller writes each new Service and node just before our patches, for minutes.
     Conflicts,
+    /// People pause Services, or an operator pauses a provider, and nothing of them changes in the
+    /// cloud, whatever asks for it, until the pause ends.
+    Pauses,
     /// All processes start again, and no release of the first provider can be loaded for a while.
     /// The younger provider, whose component describes the same scheme, takes nothing.
     LateProvider,
@@ -205,6 +210,8 @@ pub struct Plan {
     /// provider whose newest release cannot stay gets one more.
     pub(crate) late_offers: bool,
     pub(crate) epilogue: Epilogue,
+    /// Share of the events at which people also pause a Service or end its pause.
+    pub(crate) pauses: f64,
     /// Each replica has a state folder.
     pub(crate) state_folders: bool,
     pub(crate) settings: ControllerSettings,
@@ -313,6 +320,7 @@ impl Plan {
             (if has_breaker { 2 } else { 0 }, Epilogue::ScaleIn),
             (if has_breaker { 2 } else { 0 }, Epilogue::LostDeletions),
             (2, Epilogue::Conflicts),
+            (3, Epilogue::Pauses),
             (2, Epilogue::LateProvider),
         ];
         Self {
@@ -325,6 +333,7 @@ impl Plan {
                 (0, 0)
             },
             epilogue: chance.weighted(&epilogues).unwrap(),
+            pauses: if Chance::of(seed, "pauses").once_in(0.5) { most::PAUSE } else { 0.0 },
             operations: chance.number(if is_large { 60 } else { 10 }..=operations_max),
             names: if is_full {
                 FULL_MAX.0

@@ -113,6 +113,9 @@ impl CloudProvider {
         self.link.run(std::future::ready(())).await;
         call.fence.check()?;
         let ongoing = service.map(|service| self.referee.call_begins((&self.process, &self.link), function, service));
+        if ["create-routes", "delete-routes", "delete"].contains(&function) {
+            self.referee.changes(&self.process, self.cloud.name, function);
+        }
         if service.is_none() {
             self.referee.spends(format!("calls of {function} of {}", self.cloud.name));
         }

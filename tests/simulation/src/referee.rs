@@ -32,6 +32,9 @@ use crate::{
 /// The longest time between two calls of [`Referee::settle`].
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// The functions that change something for a Service.
+const CHANGES: [&str; 3] = ["ensure", "update", "ensure-deleted"];
+
 /// Checks every write and every call.
 pub struct Referee {
     server: Arc<ApiServer>,
@@ -82,6 +85,9 @@ struct Inner {
     /// By slot and UID of a Service: what the Service and the slot were when the slot's provider
     /// said that the load balancer is deleted, and how often it has said so.
     emptied: BTreeMap<(String, String), (State, u32)>,
+    /// UIDs of the paused Services, and the cloud whose provider is paused, since all processes
+    /// have seen the pauses.
+    paused: (BTreeSet<String>, Option<&'static str>),
 }
 
 /// The resource version of a Service, the Service as the process shows it to the provider, whose
@@ -150,6 +156,7 @@ impl Referee {
             deleted_by_people: BTreeSet::new(),
             contested: None,
             emptied: BTreeMap::new(),
+            paused: (BTreeSet::new(), None),
         };
         let settings = &plan.settings;
         Self {
@@ -165,8 +172,22 @@ impl Referee {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Invariant: at most one call for a Service at a time, over all processes. A frozen process
-    /// makes no call: its sent requests have arrived before another process leads.
+    /// These Services, by their UIDs, and the provider of this cloud are paused, and all processes
+    /// have seen it.
+    pub(crate) fn pause(&self, services: BTreeSet<String>, cloud: Option<&'static str>) {
+        self.lock().paused = (services, cloud);
+    }
+
+    /// Invariant: a paused provider is not asked to change anything that is of no Service.
+    pub(crate) fn changes(&self, process: &str, cloud: &str, function: &str) {
+        if self.lock().paused.1 == Some(cloud) {
+            self.story.violate(format_args!("{process} calls {function} of {cloud}, which is paused"));
+        }
+    }
+
+    /// Invariants: at most one call for a Service at a time, over all processes. A frozen process
+    /// makes no call: its sent requests have arrived before another process leads. No call that
+    /// changes something for a paused Service.
     pub(crate) fn call_begins(
         self: &Arc<Self>,
         (process, link): (&str, &Arc<Link>),
@@ -176,6 +197,9 @@ impl Referee {
         let call = format!("{function} by {process}");
         self.story.tell("call", format_args!("{function} {}/{} by {process}", service.namespace, service.name));
         self.spends(format!("calls for {}/{}", service.namespace, service.name));
+        if CHANGES.contains(&function) && self.lock().paused.0.contains(&service.uid) {
+            self.story.violate(format_args!("{call} for {}/{}, which is paused", service.namespace, service.name));
+        }
         let other = self.lock().calls.insert(service.uid.clone(), (call.clone(), Arc::clone(link)));
         if let Some((other, _)) = other.filter(|(_, link)| !link.is_frozen()) {
             self.story
@@ -249,10 +273,15 @@ impl Referee {
         self.lock().lied_about.contains(uid)
     }
 
-    /// Invariant: while a provider reports all machines as missing, a process deletes no more of
+    /// Invariants: while a provider reports all machines as missing, a process deletes no more of
     /// its nodes than the breaker allows. The breaker bounds how far the number of nodes falls, so
-    /// a node that has come since allows one deletion more.
+    /// a node that has come since allows one deletion more. No node of a paused provider is
+    /// deleted.
     pub(crate) fn deletes(&self, process: &str, uid: &str, node: &Value) {
+        if self.lock().paused.1.is_some_and(|paused| paused == scheme(node)) {
+            let name = text(node, "/metadata/name");
+            self.story.violate(format_args!("{process} deletes the node {name} of a provider that is paused"));
+        }
         let announced = node.pointer("/metadata/annotations").and_then(|all| all.get(ALLOW_DELETION_ANNOTATION));
         if !self.lock().all_missing.contains(uid) || announced.is_some() || self.percent_max >= 100 {
             return;

@@ -252,6 +252,7 @@ fn providers(slots: &[Served], ownership: Ownership) -> Providers {
         } else {
             ProviderAddresses::default()
         },
+        paused: ownership.paused == Some(index),
         generation: slot.generation.subscribe(),
         rotations: slot.rotations.clone(),
         ..ProviderEntry::new(provider_name(index), Arc::clone(&slot.provider) as Arc<_>)

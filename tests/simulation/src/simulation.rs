@@ -129,6 +129,8 @@ struct Day {
     chance: Chance,
     /// Draws how clouds are out of order.
     outages: Chance,
+    /// Draws which Services people pause.
+    pauses: Chance,
     /// When processes that were cut off reach the API again.
     reached_again: Vec<(Instant, String)>,
     /// When expired tokens are replaced, and of which cloud.
@@ -166,6 +168,7 @@ impl Day {
         let folders = (0..plan.replicas).map(|_| plan.state_folders.then(Folder::default)).collect();
         let chance = Chance::of(plan.seed, "day");
         let outages = Chance::of(plan.seed, "outages");
+        let pauses = Chance::of(plan.seed, "paused Services");
         Self {
             plan,
             site,
@@ -176,6 +179,7 @@ impl Day {
             lives: 0,
             chance,
             outages,
+            pauses,
             reached_again: Vec::new(),
             rotations: Vec::new(),
             frozen: Vec::new(),
@@ -260,6 +264,9 @@ impl Day {
         let time = self.chance.milliseconds(1_000..=60_000);
         self.site.referee.operation();
         self.site.referee.look();
+        if self.pauses.once_in(self.plan.pauses) {
+            self.people.pause_some_service(&mut self.pauses).await;
+        }
         match self.chance.weighted(&weights).unwrap_or(Event::People) {
             Event::People => self.people.act().await,
             Event::Token => {

@@ -32,6 +32,11 @@ const GONE_MAX: usize = 10;
 const KEPT: usize = 2;
 /// Longer than the replacement of a leader and the passes in which a machine has to be missing.
 const LATE: Duration = Duration::from_mins(3);
+/// How soon each process has seen a pause, and has ended the calls that had begun.
+const SEEN: Duration = Duration::from_secs(10);
+/// How long a pause lasts: longer than the replacement of a leader and the passes in which a
+/// machine has to be missing.
+const PAUSED: Duration = Duration::from_mins(4);
 /// How soon the node of one missing machine is deleted.
 const ONE_BY_ONE: Duration = Duration::from_secs(40);
 
@@ -46,6 +51,7 @@ impl Day {
             Epilogue::ScaleIn => self.machines_go(&cloud).await,
             Epilogue::LostDeletions => self.machines_go_one_by_one(&cloud).await,
             Epilogue::Conflicts => self.another_controller_is_first(&cloud).await,
+            Epilogue::Pauses => self.pauses_hold(&cloud).await,
             Epilogue::LateProvider => self.a_provider_is_late().await,
         }
     }
@@ -84,6 +90,41 @@ impl Day {
         self.weather.overtake_always(false);
         let wrong = told(self.becomes_well(PROMPT, Self::differences).await, "although no other controller writes");
         if wrong.is_empty() { self.rival_empties_each_status().await } else { wrong }
+    }
+
+    /// The Services are paused one by one, or their provider is; new processes start meanwhile. The
+    /// referee checks the calls.
+    async fn pauses_hold(&mut self, cloud: &Arc<Cloud>) -> Vec<String> {
+        self.site.referee.operation();
+        self.people.act_on(cloud).await;
+        let wrong = told(self.becomes_well(PROMPT, Self::differences).await, "although nothing fails");
+        if !wrong.is_empty() {
+            return wrong;
+        }
+        let provider = self.site.clouds.iter().position(|one| one.name == cloud.name);
+        let provider = provider.filter(|_| self.pauses.once_in(0.5));
+        let is_provider = provider.is_some();
+        self.site.story.tell("calm", format_args!("a pause of {} begins, of its provider: {is_provider}", cloud.name));
+        self.site.referee.operation();
+        self.operator.pause(provider);
+        let services = self.people.pause_late(!is_provider).await;
+        self.pass(SEEN).await;
+        self.site.referee.pause(services, provider.map(|_| cloud.name));
+        self.site.referee.operation();
+        self.people.ask_for_late_changes(cloud).await;
+        self.pass(SEEN).await;
+        self.restart_all();
+        self.pass(PAUSED).await;
+        let late = self.site.referee.object("/api/v1/namespaces/default/services/late-1");
+        self.site.story.tell("calm", "the pause ends");
+        self.site.referee.operation();
+        self.site.referee.pause(BTreeSet::new(), None);
+        self.operator.pause(None);
+        self.people.pause_late(false).await;
+        if late.is_none() {
+            return vec!["a paused Service was deleted and has not waited for the end of its pause".to_owned()];
+        }
+        told(self.becomes_well(PROMPT, Self::differences).await, "although the pause has ended")
     }
 
     /// The budget of requests limits how often a status is written again.
