@@ -96,7 +96,7 @@ pub(crate) struct TestArgs {
     /// Write to the cloud without asking.
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Also write the report to this file, as JUnit XML.
+    /// Also write the report to this file, as XML of `JUnit`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) junit: Option<PathBuf>,
     /// Output format.

@@ -126,11 +126,13 @@ fn read_service(text: &str) -> anyhow::Result<Service> {
     const REMEDY: &str = "write a Service of type LoadBalancer, or save one with `kubectl get service NAME -o yaml`";
     let mut object: Value =
         serde_saphyr::from_str(text).map_err(|error| anyhow!("it is no YAML: {error}; {REMEDY}"))?;
-    let kind = object["kind"].as_str().unwrap_or("document without a kind");
-    ensure!(kind == "Service" && object["apiVersion"] == "v1", "it is a {kind} and no Service of v1; {REMEDY}");
-    let of_type = object["spec"]["type"].as_str().unwrap_or("ClusterIP");
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let kind = text("/kind").unwrap_or("document without a kind");
+    let is_service = kind == "Service" && text("/apiVersion") == Some("v1");
+    ensure!(is_service, "it is a {kind} and no Service of v1; {REMEDY}");
+    let of_type = text("/spec/type").unwrap_or("ClusterIP");
     ensure!(of_type == "LoadBalancer", "it is a Service of type {of_type}; {REMEDY}");
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.entry("namespace").or_insert_with(|| json!("skysail-test"));
         // Each case has a UID of its own.
         metadata.insert("uid".to_owned(), json!("none"));

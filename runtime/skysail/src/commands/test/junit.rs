@@ -1,4 +1,4 @@
-//! The report as JUnit XML, which most CI systems show.
+//! The report as XML of `JUnit`, which most CI systems show.
 
 use std::path::Path;
 
