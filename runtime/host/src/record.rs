@@ -367,9 +367,8 @@ pub struct CallRecorder {
 #[derive(Clone, Debug)]
 enum Worlds {
     Live,
-    Recorded(Redact),
     /// Recorded, and a request may be disturbed.
-    Disturbed(Redact, Disturber),
+    Recorded(Redact, Disturber),
     /// Recorded; the recordings of failed calls go there.
     Failures(Redact, mpsc::Sender<Arc<Recording>>),
     Replayed(Arc<Recording>, Redact),
@@ -392,13 +391,13 @@ impl CallRecorder {
     /// out.
     #[must_use]
     pub fn recording(self, redact: Redact) -> Self {
-        Self { worlds: Worlds::Recorded(redact), ..self }
+        self.disturbed_by(Disturber::default(), redact)
     }
 
     /// As [`Self::recording`], and the disturber may let a request fail.
     #[must_use]
     pub fn disturbed_by(self, disturber: Disturber, redact: Redact) -> Self {
-        Self { worlds: Worlds::Disturbed(redact, disturber), ..self }
+        Self { worlds: Worlds::Recorded(redact, disturber), ..self }
     }
 
     /// The same, and the recording of each call that somebody has to act on ([`CallRecord::fault`])
@@ -422,8 +421,8 @@ impl CallRecorder {
     pub(crate) fn world(&self, arguments: &dyn Fn() -> Value) -> World {
         match &self.worlds {
             Worlds::Live => World::Live,
-            Worlds::Recorded(redact) | Worlds::Failures(redact, _) => World::recorded(redact.clone(), arguments()),
-            Worlds::Disturbed(redact, disturber) => World::disturbed(disturber.clone(), redact.clone(), arguments()),
+            Worlds::Recorded(redact, disturber) => World::recorded(redact.clone(), disturber.clone(), arguments()),
+            Worlds::Failures(redact, _) => World::recorded(redact.clone(), Disturber::default(), arguments()),
             Worlds::Replayed(recording, redact) => World::replayed(Arc::clone(recording), redact.clone(), arguments()),
         }
     }
@@ -443,9 +442,7 @@ impl CallRecorder {
     pub(crate) fn keep(&self, record: &mut CallRecord, recording: impl FnOnce(&CallRecord) -> Option<Recording>) {
         match &self.worlds {
             Worlds::Live => {}
-            Worlds::Recorded(_) | Worlds::Disturbed(..) | Worlds::Replayed(..) => {
-                record.recording = recording(record).map(Arc::new)
-            }
+            Worlds::Recorded(..) | Worlds::Replayed(..) => record.recording = recording(record).map(Arc::new),
             // Not with the record, whose subscribers would hold hundreds of recordings in memory.
             Worlds::Failures(_, failed) => {
                 if record.fault.is_some()

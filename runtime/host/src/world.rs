@@ -31,10 +31,8 @@ use crate::{
 pub(crate) enum World {
     /// From the machine and the cloud.
     Live,
-    /// As [`Self::Live`], and recorded.
-    Recorded(Tape),
-    /// As [`Self::Recorded`], and a request may be disturbed on its way to the cloud.
-    Disturbed(Tape, Disturber),
+    /// As [`Self::Live`], and recorded. A request may be disturbed on its way to the cloud.
+    Recorded(Tape, Disturber),
     /// From a recording; the call is recorded once more.
     Replayed(Tape, Box<Playback>),
 }
@@ -106,14 +104,9 @@ pub(crate) struct Ended<'a> {
 }
 
 impl World {
-    /// A call whose answers are recorded.
-    pub(crate) fn recorded(redact: Redact, arguments: Value) -> Self {
-        Self::Recorded(Tape::new(redact, arguments))
-    }
-
     /// A call whose answers are recorded, after the disturbance of a request.
-    pub(crate) fn disturbed(disturber: Disturber, redact: Redact, arguments: Value) -> Self {
-        Self::Disturbed(Tape::new(redact, arguments), disturber)
+    pub(crate) fn recorded(redact: Redact, disturber: Disturber, arguments: Value) -> Self {
+        Self::Recorded(Tape::new(redact, arguments), disturber)
     }
 
     /// A call whose answers come from the recording.
@@ -131,7 +124,7 @@ impl World {
 
     fn playback(&self) -> Option<&Playback> {
         match self {
-            Self::Live | Self::Recorded(_) | Self::Disturbed(..) => None,
+            Self::Live | Self::Recorded(..) => None,
             Self::Replayed(_, playback) => Some(playback),
         }
     }
@@ -140,7 +133,7 @@ impl World {
     const fn recorder(&self) -> Option<&Tape> {
         match self {
             Self::Live => None,
-            Self::Recorded(tape) | Self::Disturbed(tape, _) | Self::Replayed(tape, _) => Some(tape),
+            Self::Recorded(tape, _) | Self::Replayed(tape, _) => Some(tape),
         }
     }
 
@@ -244,7 +237,7 @@ impl World {
     ) -> Result<HttpResponse, Failure> {
         let mut asked = match self {
             Self::Live => return live(admitted, request).await,
-            Self::Recorded(_) | Self::Disturbed(..) | Self::Replayed(..) => Exchange::new(&request),
+            Self::Recorded(..) | Self::Replayed(..) => Exchange::new(&request),
         };
         let mut at = None;
         self.tape(request_bytes(&request), |so_far| {
@@ -252,8 +245,8 @@ impl World {
             so_far.requests.push(asked.clone());
         });
         let answer = match self {
-            Self::Live | Self::Recorded(_) => live(admitted, request).await,
-            Self::Disturbed(_, disturber) => disturber.send((budget, admitted), request, live).await,
+            Self::Live => live(admitted, request).await,
+            Self::Recorded(_, disturber) => disturber.send((budget, admitted), request, live).await,
             Self::Replayed(_, playback) => {
                 playback.redact.apply_to_request(&mut asked);
                 let answer = playback.answer(&asked).await;
