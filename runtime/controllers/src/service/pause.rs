@@ -44,20 +44,22 @@ pub(super) fn held(observed: &Observed, next: Plan) -> Plan {
 
 /// What pauses the Service; a paused provider counts if it is one of these.
 fn pause(observed: &Observed, providers: &[LaneId]) -> Option<Pause> {
-    match observed.object.as_deref().and_then(paused) {
-        Some("false") => None,
-        Some("true") => Some(Pause::Annotated),
-        Some(_) => Some(Pause::Unclear),
-        None => providers.iter().copied().find(|lane| observed.paused.contains(lane)).map(Pause::Provider),
-    }
+    let of_provider = || providers.iter().copied().find(|lane| observed.paused.contains(lane)).map(Pause::Provider);
+    annotated(observed.object.as_deref()).unwrap_or_else(of_provider)
+}
+
+/// What the annotation decides; none without it.
+fn annotated(object: Option<&core::Service>) -> Option<Option<Pause>> {
+    Some(match paused(object?)? {
+        "false" => None,
+        "true" => Some(Pause::Annotated),
+        _ => Some(Pause::Unclear),
+    })
 }
 
 /// Whether nothing may change in the cloud of this provider for the Service.
 pub(super) fn is_paused(lane: &Lane, object: Option<&core::Service>) -> bool {
-    match object.and_then(paused) {
-        Some(value) => value != "false",
-        None => lane.is_paused(),
-    }
+    annotated(object).map_or_else(|| lane.is_paused(), |pause| pause.is_some())
 }
 
 /// The providers that this step, or the next ones, ask to change their cloud.
