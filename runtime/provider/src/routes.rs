@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Call, NodeAddress, Result};
+use crate::{Call, Node, NodeAddress, Result};
 
 /// How the cloud identifies the node to which a route sends packets: name, provider ID or IP
 /// address.
@@ -55,6 +55,20 @@ pub struct Route {
     pub extra: Vec<(String, String)>,
 }
 
+impl Route {
+    /// Whether the target is the node of this wanted route, by the name, the provider ID or an
+    /// address that the wanted route has.
+    #[must_use]
+    pub fn leads_to(&self, wanted: &NewRoute) -> bool {
+        match &self.target {
+            Target::Node(name) => *name == wanted.node,
+            Target::ProviderId(id) => Some(id) == wanted.provider_id.as_ref(),
+            Target::Address(address) => wanted.addresses.iter().any(|known| known.address == *address),
+            Target::None => false,
+        }
+    }
+}
+
 /// A route that a node needs.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -71,6 +85,21 @@ pub struct NewRoute {
     pub addresses: Vec<NodeAddress>,
     /// One of the node's pod CIDRs.
     pub destination_cidr: String,
+}
+
+impl NewRoute {
+    /// The route of this node to one of its pod CIDRs. As upstream, the name hint is the UID of the
+    /// node for each of its routes.
+    #[must_use]
+    pub fn of(node: &Node, destination_cidr: &str) -> Self {
+        Self {
+            name_hint: node.uid.clone(),
+            node: node.name.clone(),
+            provider_id: node.provider_id.clone(),
+            addresses: node.addresses.clone(),
+            destination_cidr: destination_cidr.to_owned(),
+        }
+    }
 }
 
 /// Routes of one cluster.

@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use skysail_provider::{NewRoute, Node, Route};
 
 use super::{
-    pod_cidrs::{self, Range, Ranges},
+    pod_cidrs::{self, Ranges},
     targets::{Found, Targets},
 };
 
@@ -88,7 +88,7 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
         for range in &ranges.routed {
             let candidates = live.get(&(index, range.network)).map(Vec::as_slice).unwrap_or_default();
             if !keep_one(&mut listed, candidates, node) {
-                plan.creations.push(Creation { node: index, route: wanted(node, range) });
+                plan.creations.push(Creation { node: index, route: NewRoute::of(node, &range.text) });
             }
         }
         for network in &ranges.contested {
@@ -173,17 +173,6 @@ fn has_right_addresses(route: &Route, node: &Node) -> bool {
     !enable_node_addresses
         || (target_addresses.len() == node.addresses.len()
             && node.addresses.iter().all(|address| target_addresses.contains(address)))
-}
-
-/// As upstream, the name hint is the UID of the node for each of its routes.
-fn wanted(node: &Node, range: &Range) -> NewRoute {
-    NewRoute {
-        name_hint: node.uid.clone(),
-        node: node.name.clone(),
-        provider_id: node.provider_id.clone(),
-        addresses: node.addresses.clone(),
-        destination_cidr: range.text.clone(),
-    }
 }
 
 /// A node without a pod CIDR but with a route lacks its network; a node without both is not ours.

@@ -68,7 +68,7 @@ async fn vendors_balancers<C: JudgedBalancers>() -> Result<Theirs<4>> {
     let new = requests();
     vendor.ensure(&service, &nodes)?.map_err(Error::msg)?;
     let unchanged = requests();
-    vendor.update(&service, &one_less(&nodes))?.map_err(Error::msg)?;
+    vendor.update(&service, &without_the_last(&nodes))?.map_err(Error::msg)?;
     let one_node_less = requests();
     vendor.ensure_deleted(&service)?.map_err(Error::msg)?;
     Ok([new, unchanged, one_node_less, requests()])
@@ -107,7 +107,7 @@ async fn balancers<C: Balancers>(theirs: Theirs<4>) -> Result<()> {
     row::<C>("`ensure`, new", &mut records, new);
     world.ensure(&service, &nodes).await?;
     row::<C>("`ensure`, nothing to do", &mut records, unchanged);
-    world.update(&service, &one_less(&nodes)).await?;
+    world.update(&service, &without_the_last(&nodes)).await?;
     row::<C>("`update`, one node less", &mut records, one_node_less);
     world.ensure_deleted(&service).await?;
     row::<C>("`ensure-deleted`", &mut records, deleted);
@@ -130,7 +130,7 @@ async fn machines<C: Cloud>(theirs: Theirs<2>) -> Result<()> {
 
 /// All nodes but the last one: the vendor's provider of OpenStack finds the subnet of a load
 /// balancer by its first node, and of many machines only the first one has a port.
-fn one_less(nodes: &NodeSet) -> NodeSet {
+fn without_the_last(nodes: &NodeSet) -> NodeSet {
     NodeSet::new(nodes.as_slice().iter().take(nodes.len().saturating_sub(1)).cloned())
 }
 

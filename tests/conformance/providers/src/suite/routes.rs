@@ -16,13 +16,7 @@ use crate::{
 const PLACES_MAX: usize = 100;
 
 pub(super) fn wanted(node: &Node, destination: &str) -> NewRoute {
-    NewRoute {
-        name_hint: "0a1b2c3d-4e5f-6789-abcd-ef0123456789".to_owned(),
-        node: node.name.clone(),
-        provider_id: node.provider_id.clone(),
-        addresses: node.addresses.clone(),
-        destination_cidr: destination.to_owned(),
-    }
+    NewRoute { name_hint: "0a1b2c3d-4e5f-6789-abcd-ef0123456789".to_owned(), ..NewRoute::of(node, destination) }
 }
 
 /// A world with two nodes, the routes that they need, and the routes that were there before.
@@ -58,16 +52,6 @@ pub(super) async fn delete<C: Routing>(world: &World<C>, listed: &[Route]) -> Re
     all(routes.delete(&world.call, CLUSTER, listed).await)
 }
 
-/// Whether the host finds the wanted node by the target.
-pub(super) fn leads_to(route: &Route, wanted: &NewRoute) -> bool {
-    match &route.target {
-        Target::Node(name) => *name == wanted.node,
-        Target::ProviderId(id) => Some(id) == wanted.provider_id.as_ref(),
-        Target::Address(address) => wanted.addresses.iter().any(|known| known.address == *address),
-        Target::None => false,
-    }
-}
-
 /// Whether a call has succeeded so far.
 fn is_settled_or_waits(result: &Result<(), Error>) -> bool {
     result.as_ref().err().is_none_or(|error| error.code == Code::RetryAfter)
@@ -87,7 +71,7 @@ pub async fn routes_are_created_and_deleted_once<C: Routing>() -> Result<()> {
     ensure!(listed.len() == 2, "two routes were created, and these are listed: {listed:?}");
     for (route, wanted) in listed.iter().zip(&wanted) {
         ensure!(route.destination_cidr == wanted.destination_cidr && !route.blackhole, "{route:?} is not {wanted:?}");
-        ensure!(leads_to(route, wanted), "the host does not find the node of {route:?}");
+        ensure!(route.leads_to(wanted), "the host does not find the node of {route:?}");
     }
     world.proxy.clear();
     world.until_settled("routes", async || create(&world, &wanted).await).await?;
@@ -114,7 +98,7 @@ pub async fn a_route_to_another_machine_is_replaced_or_named<C: Routing>() -> Re
         Ok(()) => {
             let listed = list(&world).await?;
             let [route] = listed.as_slice() else { bail!("after the replacement: {listed:?}") };
-            let old = leads_to(route, &first) || route.target == Target::None;
+            let old = route.leads_to(&first) || route.target == Target::None;
             ensure!(!old, "the route still leads to the old machine: {route:?}");
         }
         Err(error) => {

@@ -1,7 +1,7 @@
 //! Routes: created once, listed, deleted.
 
 use anyhow::{anyhow, ensure};
-use skysail_provider::{Call, Code, NewRoute, Node, Provider, Result, Route, Routes, Target};
+use skysail_provider::{Call, Code, NewRoute, Provider, Result, Route, Routes};
 
 use super::{Judged, Notes, Verdict};
 use crate::commands::test::bench::{Bench, Made, missing, only_reads};
@@ -49,19 +49,11 @@ async fn delete(bench: &mut Bench, listed: &[Route]) -> anyhow::Result<Made<()>>
         .await
 }
 
-fn leads_to(route: &Route, node: &Node) -> bool {
-    match &route.target {
-        Target::Node(name) => *name == node.name,
-        Target::ProviderId(id) => Some(id) == node.provider_id.as_ref(),
-        Target::Address(address) => node.addresses.iter().any(|known| known.address == *address),
-        Target::None => false,
-    }
-}
-
 /// A route to each of the first machines.
 pub(super) async fn created_listed_and_deleted(bench: &mut Bench) -> Judged {
     let (nodes, cidrs, mut notes) = (bench.plan.nodes.clone(), bench.plan.route_cidrs.clone(), Notes::default());
-    let wanted: Vec<NewRoute> = nodes.as_slice().iter().zip(&cidrs).map(|(node, cidr)| new_route(node, cidr)).collect();
+    let wanted: Vec<NewRoute> =
+        nodes.as_slice().iter().zip(&cidrs).map(|(node, cidr)| NewRoute::of(node, cidr)).collect();
     match list(bench).await? {
         None => return Ok(Verdict::NotTested("the settings of the component switch routes off".to_owned())),
         Some(listed) if !listed.is_empty() => {
@@ -75,14 +67,14 @@ pub(super) async fn created_listed_and_deleted(bench: &mut Bench) -> Judged {
     let created = create(bench, &wanted).await?;
     let listed = list(bench).await?.unwrap_or_default();
     ensure!(listed.len() == wanted.len(), "{} routes were created, and these are listed: {listed:?}", wanted.len());
-    for (node, new) in nodes.as_slice().iter().zip(&wanted) {
+    for new in &wanted {
         let route = listed.iter().find(|route| route.destination_cidr == new.destination_cidr);
         let route = route.ok_or_else(|| anyhow!("the route to {} is not listed: {listed:?}", new.destination_cidr))?;
         ensure!(
-            leads_to(route, node),
+            route.leads_to(new),
             "the route to {} was created for {}, and is listed with {}",
             new.destination_cidr,
-            node.name,
+            new.node,
             route.target
         );
     }
@@ -97,16 +89,6 @@ pub(super) async fn created_listed_and_deleted(bench: &mut Bench) -> Judged {
     notes.nothing_changed("the second `delete`", &again.requests, &[])?;
     bench.has_routes = false;
     Ok(notes.verdict())
-}
-
-fn new_route(node: &Node, destination: &str) -> NewRoute {
-    NewRoute {
-        name_hint: node.uid.clone(),
-        node: node.name.clone(),
-        provider_id: node.provider_id.clone(),
-        addresses: node.addresses.clone(),
-        destination_cidr: destination.to_owned(),
-    }
 }
 
 /// Deletes the routes that may exist, and returns a line if some remain.

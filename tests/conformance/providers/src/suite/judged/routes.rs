@@ -6,7 +6,7 @@ use crate::{
     cloud::JudgedRoutes,
     proxy::Proxy,
     suite::{
-        routes::{create, delete, leads_to, list, wanted},
+        routes::{create, delete, list, wanted},
         same,
     },
     vendor::{Vendor, VendorRoute},
@@ -43,7 +43,7 @@ pub async fn the_component_routes_as_the_vendors_provider_does<C: JudgedRoutes>(
     let named = names(&vendor)?;
     // The route controller creates no route that is listed.
     let listed = list(&world).await?;
-    let found = listed.len() == NODES && listed.iter().zip(&new).all(|(route, wanted)| leads_to(route, wanted));
+    let found = listed.len() == NODES && listed.iter().zip(&new).all(|(route, wanted)| route.leads_to(wanted));
     ensure!(found, "the component lists the vendor's routes as {listed:?}");
     world.until_settled("routes", async || delete(&world, &listed).await).await?;
     same("what the component's deletion leaves", &world.cloud.routes().await?, &before)?;
