@@ -35,7 +35,7 @@ pub(crate) use orphans::OrphansArgs;
 pub(crate) use plan::PlanArgs;
 pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
 pub(crate) use replay::{RecordArgs, ReplayArgs};
-pub(crate) use run::{FailureArgs, Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
+pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RecordingArgs, RunArgs};
 pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
 pub(crate) use support_bundle::SupportBundleArgs;
 pub(crate) use test::{ReadRequest, TestArgs};

@@ -6,7 +6,6 @@
 mod authentication;
 mod controllers;
 mod drift;
-mod failures;
 mod feature_gates;
 mod generic;
 mod kube_cloud_shared;
@@ -16,6 +15,7 @@ mod node_controller;
 mod node_lifecycle_controller;
 mod orphans;
 mod providers;
+mod recordings;
 mod refused;
 mod route_controller;
 mod secure_serving;
@@ -25,11 +25,11 @@ mod webhook_serving;
 use clap::Args;
 use skysail_controllers::ControllerSettings;
 
-pub(crate) use failures::FailureArgs;
 pub(crate) use feature_gates::Feature;
 pub(crate) use generic::GenericArgs;
 pub(crate) use logging::LoggingFormat;
 pub(crate) use providers::ProviderArgs;
+pub(crate) use recordings::RecordingArgs;
 
 /// `skysail run`. The names are those of upstream's cloud-controller-manager, and so are the
 /// defaults but for four (`deploy/docs/flags.md`).
@@ -45,7 +45,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) orphans: orphans::OrphanArgs,
     #[command(flatten)]
-    pub(crate) failures: failures::FailureArgs,
+    pub(crate) recordings: RecordingArgs,
     #[command(flatten)]
     pub(crate) leader_election: leader_election::LeaderElectionArgs,
     #[command(flatten)]

@@ -52,7 +52,8 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let function = functions::parse(&args.function, arguments).or_exit(Reason::Usage)?;
     let offer = component(&args.file, spec.limits.component_bytes)?;
     let mut services = providers::services(&mut Registry::default())?;
-    let (folder, redact) = Folder::of(&args.recording).or_exit(Reason::Usage)?.unzip();
+    let (folder, redact) =
+        Folder::of(args.recording.record.as_ref(), &args.recording.redact).or_exit(Reason::Usage)?.unzip();
     if let Some(redact) = redact {
         services.recorder = services.recorder.recording(redact);
     }

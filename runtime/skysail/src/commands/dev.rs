@@ -23,16 +23,8 @@ use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager};
 use skysail_dev::cloud::SimServer;
-use skysail_host::{CallRecord, slot::Slot};
-use tokio::{
-    signal::unix::SignalKind,
-    sync::{
-        broadcast::{Receiver, error::RecvError},
-        watch,
-    },
-    task::JoinSet,
-    time::sleep,
-};
+use skysail_host::slot::Slot;
+use tokio::{signal::unix::SignalKind, sync::watch, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -126,14 +118,14 @@ impl Dev {
         let file = provider_file::load(&path).or_exit(Reason::Usage)?;
         let mut registry = Registry::default();
         let mut services = providers::services(&mut registry)?;
-        let (folder, redact) = Folder::of(&args.recording).or_exit(Reason::Usage)?.unzip();
+        let (folder, redact) =
+            Folder::of(args.recording.record.as_ref(), &args.recording.redact).or_exit(Reason::Usage)?.unzip();
         if let Some(redact) = redact {
             services.recorder = services.recorder.recording(redact);
         }
         if let Some(folder) = folder {
             let calls = services.recorder.subscribe();
-            // A thread of its own, because it writes files.
-            ties.spawn_blocking(move || write(folder, calls));
+            ties.spawn(folder.write_each(calls));
         }
         let mut fleet = Fleet::new(services);
         fleet.apply(file.providers).await.or_exit(Reason::Usage)?;
@@ -215,19 +207,6 @@ impl Tasks {
             ended.context("the manager panicked")??;
         }
         Ok(())
-    }
-}
-
-/// Writes the recording of each call. Blocks until no call can follow.
-fn write(mut folder: Folder, mut calls: Receiver<Arc<CallRecord>>) -> anyhow::Result<()> {
-    loop {
-        match calls.blocking_recv() {
-            Ok(record) => record.recording.as_ref().map_or(Ok(()), |recording| folder.write(recording))?,
-            Err(RecvError::Lagged(lost)) => {
-                tracing::warn!("{lost} calls are not recorded: the disk is slower than the calls");
-            }
-            Err(RecvError::Closed) => return Ok(()),
-        }
     }
 }
 

@@ -2,23 +2,27 @@
 //! that `skysail replay` reads.
 
 mod failures;
+mod of_run;
 
 use std::{
     fs::{self, DirBuilder},
     io::ErrorKind,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::{Context as _, anyhow, bail};
 use skysail_host::{
-    read_file,
+    CallRecord, read_file,
     recording::{Recording, Redact},
     write_own_file,
 };
+use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-pub(crate) use self::failures::Failures;
-use crate::{args::RecordArgs, output};
+use self::failures::Failures;
+pub(crate) use self::of_run::Recordings;
+use crate::output;
 
 /// The maximum number of recordings that one process writes: hours of `skysail dev`, and a folder
 /// that tools can still list.
@@ -46,9 +50,9 @@ impl Folder {
     ///
     /// # Errors
     /// A rule is wrong, or the folder cannot be made or read.
-    pub(crate) fn of(args: &RecordArgs) -> anyhow::Result<Option<(Self, Redact)>> {
-        let Some(path) = &args.record else { return Ok(None) };
-        let redact = Redact::parse(&args.redact).context("--redact")?;
+    pub(crate) fn of(record: Option<&PathBuf>, redact: &[String]) -> anyhow::Result<Option<(Self, Redact)>> {
+        let Some(path) = record else { return Ok(None) };
+        let redact = Redact::parse(redact).context("--redact")?;
         Ok(Some((Self::open(path.clone()).context("--record")?, redact)))
     }
 
@@ -58,6 +62,27 @@ impl Folder {
         let names = names(&path).with_context(|| format!("{} cannot be read", path.display()))?;
         let last = names.iter().filter_map(|name| number(name)).max().unwrap_or_default();
         Ok(Self { path, last, written: 0 })
+    }
+
+    /// Writes the recording of each call until no call can follow.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) async fn write_each(mut self, mut calls: Receiver<Arc<CallRecord>>) -> anyhow::Result<()> {
+        loop {
+            let recording = match calls.recv().await {
+                Ok(record) => record.recording.clone(),
+                Err(RecvError::Lagged(lost)) => {
+                    tracing::warn!("{lost} calls are not recorded: the disk is slower than the calls");
+                    None
+                }
+                Err(RecvError::Closed) => return Ok(()),
+            };
+            let Some(recording) = recording else { continue };
+            // In a thread for blocking work, because it writes a file.
+            let written = tokio::task::spawn_blocking(move || self.write(&recording).map(|()| self));
+            self = written.await.context("a recording was not written")??;
+        }
     }
 
     /// Writes one recording; says once that there are enough.

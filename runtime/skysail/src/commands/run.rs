@@ -45,7 +45,7 @@ use threads::{Beats, Threads, within};
 use crate::{
     args::{ProviderArgs, RunArgs},
     cluster::Cluster,
-    commands::recordings::Failures,
+    commands::recordings::Recordings,
     exit::{MarkExt as _, Reason, TASK_PANICKED},
     last_calls::LastCalls,
     leadership::{self, Elections, Leadership, LeaseControllers},
@@ -111,15 +111,15 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
         // Nothing has started that needs an orderly end.
         return Ok(());
     };
-    let Prepared { manage, fleet, follow, elections, servers, statuses, last_calls, permissions, beats, failures } =
+    let Prepared { manage, fleet, follow, elections, servers, statuses, last_calls, permissions, beats, recordings } =
         prepared?;
     tasks.spawn_on(until_stopped(stop.clone(), give_back_free_memory()), control);
     tasks.spawn(until_stopped(stop.clone(), permissions.run()));
     tasks.spawn(until_stopped(stop.clone(), beats.run()));
     tasks.spawn(until_stopped(stop.clone(), statuses.run()));
     tasks.spawn(until_stopped(stop.clone(), last_calls.run(fleet.services.recorder.subscribe())));
-    if let Some(failures) = failures {
-        tasks.spawn(until_stopped(stop.clone(), failures.run()));
+    if let Some(recordings) = recordings {
+        tasks.spawn(until_stopped(stop.clone(), recordings.run()));
     }
     servers.spawn(&mut tasks, &stop, control);
     tasks.spawn(end_at_panic(fleet.services.panics.clone(), stop.clone()));
@@ -160,7 +160,7 @@ struct Prepared {
     last_calls: LastCalls,
     permissions: Permissions,
     beats: Beats,
-    failures: Option<Failures>,
+    recordings: Option<Recordings>,
 }
 
 async fn prepare(
@@ -182,7 +182,7 @@ async fn prepare(
     let client_metrics = RestClientMetrics::register(&mut registry);
     let cluster = Cluster::find(&args.common.generic, client_metrics.clone()).await.or_exit(Reason::Usage)?;
     let clients = cluster.clients().await.or_exit(Reason::Usage)?;
-    let (mut fleet, failures) = fleet_of(&args, &clients, &mut registry)?;
+    let (mut fleet, recordings) = fleet_of(&args, &clients, &mut registry)?;
     let file = match file {
         Some((path, ProviderFile { providers, files })) => {
             // A provider file needs no cluster: releases in the archive serve during the wait for
@@ -227,7 +227,7 @@ async fn prepare(
     };
     let servers = within(control, serving::bind(&args, registry, served)).await.or_exit(Reason::Usage)?;
     let manage = Manage { clients, settings, shares, metrics, health, explainer, claims, stop };
-    Ok(Prepared { manage, fleet, follow, elections, servers, statuses, last_calls, permissions, beats, failures })
+    Ok(Prepared { manage, fleet, follow, elections, servers, statuses, last_calls, permissions, beats, recordings })
 }
 
 /// Waits for the API server as long as upstream's managers do (`WaitForAPIServer`, 10 s), because
@@ -261,21 +261,21 @@ fn may_pass(error: &kube::Error) -> bool {
 }
 
 /// A fleet without providers, with its archive on disk.
-fn fleet_of(args: &RunArgs, clients: &Clients, registry: &mut Registry) -> anyhow::Result<(Fleet, Option<Failures>)> {
+fn fleet_of(args: &RunArgs, clients: &Clients, registry: &mut Registry) -> anyhow::Result<(Fleet, Option<Recordings>)> {
     let ProviderArgs { state_dir, state_dir_max, .. } = &args.providers;
     // One half for components, the other for their machine code.
     let half_bytes = state_dir_max << 19;
     let archive = state_dir.clone().map(|folder| Archive::open(folder, half_bytes)).transpose();
     let archive = archive.context("--state-dir").or_exit(Reason::Usage)?;
     let mut services = providers::services(registry)?;
-    let failures = Failures::of(&args.failures, &mut services.recorder).or_exit(Reason::Usage)?;
+    let recordings = Recordings::of(&args.recordings, &mut services.recorder).or_exit(Reason::Usage)?;
     if let (Some(folder), Some(archive)) = (state_dir, &archive) {
         let kept = services.compiler.keeping(folder.join("compiled"), half_bytes, archive.key());
         services.compiler = kept.context("--state-dir: its folder compiled").or_exit(Reason::Usage)?;
     }
     let surroundings =
         Surroundings { archive: archive.map(Arc::new), kubernetes: Some(clients.shared_informers.clone()) };
-    Ok((Fleet::new(services).within(surroundings), failures))
+    Ok((Fleet::new(services).within(surroundings), recordings))
 }
 
 /// Runs the controllers and the elections in parallel. The Leases are released after the

@@ -286,6 +286,29 @@ async fn failed_calls_are_recorded_where_the_operator_wants_it_and_replayed() {
     assert_eq!((mode(&folder), mode(&recording)), (0, 0), "the answers of a cloud are nobody else's");
 }
 
+/// Every call of a manager is a test of the next release, also one that succeeded.
+#[tokio::test]
+async fn all_calls_are_recorded_where_the_operator_wants_it_and_replayed() {
+    let recordings = tempfile::tempdir().unwrap();
+    let args = ["--record", recordings.path().to_str().unwrap()];
+    let file = provider("trapping", "a.example/lb", "192.0.2.0/24");
+    let mut run = Run::start_with(ApiServer::new(&ApiOptions::default()), &file, &args).await;
+    run.says("release active").await;
+    run.add_service("shop-1", "a.example/lb").await;
+    let ensure = async || {
+        let names =
+            fs::read_dir(recordings.path()).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        names.into_iter().find(|name| name.ends_with("-load-balancers.ensure.json"))
+    };
+    until("the recording of a failed call", ensure).await;
+    let mut replay = Command::new(SKYSAIL);
+    replay.arg("replay").arg(recordings.path()).arg("--component").arg(run.path("trapping.wasm"));
+    let output = replay.output().await.unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.starts_with("000001-identity.describe.json: identity.describe: equal\n"), "{shown}");
+    assert!(output.status.success(), "{shown} {:?}", output.stderr);
+}
+
 /// The file is checked before the manager connects to a cluster.
 #[tokio::test]
 async fn an_invalid_provider_file_ends_the_start_and_the_error_names_the_place() {

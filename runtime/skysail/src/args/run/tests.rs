@@ -358,3 +358,14 @@ fn the_documentation_lists_every_flag_with_its_default() {
         assert!(flags.iter().any(|arg| arg.get_long() == Some(name)), "deploy/docs/flags.md: there is no --{name}");
     }
 }
+
+#[test]
+fn calls_are_recorded_all_or_where_they_fail_and_redacted_only_then() {
+    for flags in [&["--record=all", "--redact=x"], &["--record-failures=failed", "--redact=x"]] {
+        assert_eq!(parse(flags).unwrap().recordings.redact, ["x"]);
+    }
+    let both = parse(&["--record=all", "--record-failures=failed"]).unwrap_err();
+    assert!(both.contains("'--record <DIR>' cannot be used with '--record-failures <DIR>'"), "{both}");
+    let neither = parse(&["--redact=x"]).unwrap_err();
+    assert!(neither.contains("<--record <DIR>|--record-failures <DIR>>"), "{neither}");
+}

@@ -16,7 +16,7 @@ use skysail_host::{
 use tokio::sync::mpsc;
 
 use super::{Folder, make, names, number};
-use crate::args::FailureArgs;
+use crate::args::RecordingArgs;
 
 /// The most files of one provider: an incident repeats few different failures.
 const FILES_MAX: usize = 20;
@@ -46,7 +46,7 @@ impl Failures {
     ///
     /// # Errors
     /// A rule is wrong, or the folder cannot be made.
-    pub(crate) fn of(args: &FailureArgs, recorder: &mut CallRecorder) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn of(args: &RecordingArgs, recorder: &mut CallRecorder) -> anyhow::Result<Option<Self>> {
         let Some(path) = args.record_failures.clone() else { return Ok(None) };
         let redact = Redact::parse(&args.redact).context("--redact")?;
         make(&path).context("--record-failures")?;
