@@ -29,9 +29,15 @@ type cluster struct {
 	nodes []*v1.Node
 	// hasAllNodes says that the nodes are all that a load balancer may have, and not one page of many.
 	hasAllNodes bool
-	service     *v1.Service
+	// standsIn says that the call has no nodes, and that a value of an index of nodes gets a name that
+	// stands for one.
+	standsIn bool
+	service  *v1.Service
 	// told are the requests about which the log has a warning.
 	told map[string]bool
+	// made is the client, which takes milliseconds to make in the sandbox.
+	made kubernetes.Interface
+	once sync.Once
 }
 
 // settleMax is more than the goroutines that an Event passes from client-go's recorder to
@@ -68,17 +74,41 @@ func (c *cluster) useNodes(nodes provider.NodeSet, all bool) []*v1.Node {
 	return objects
 }
 
+// useRouteNodes takes the nodes of routes that should be: each has what the routes say about it.
+func (c *cluster) useRouteNodes(routes []provider.NewRoute) {
+	named := map[string]*v1.Node{}
+	var objects []*v1.Node
+	for _, route := range routes {
+		if known := named[route.Node]; known != nil {
+			known.Spec.PodCIDRs = append(known.Spec.PodCIDRs, route.DestinationCIDR)
+			continue
+		}
+		node := toNode(provider.Node{
+			Name: route.Node, UID: route.NameHint, ProviderID: route.ProviderID, Addresses: route.Addresses,
+			PodCIDRs: []string{route.DestinationCIDR},
+		})
+		// Nothing is known about it.
+		node.Status.Conditions = nil
+		named[route.Node], objects = node, append(objects, node)
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.nodes, c.hasAllNodes = objects, false
+}
+
 // Config is cloudprovider.ControllerClientBuilder's, as the methods below.
 func (c *cluster) Config(string) (*rest.Config, error) { return c.config(), nil }
 
 func (c *cluster) ConfigOrDie(string) *rest.Config { return c.config() }
 
-func (c *cluster) Client(string) (kubernetes.Interface, error) {
-	return kubernetes.NewForConfig(c.config())
-}
+func (c *cluster) Client(string) (kubernetes.Interface, error) { return c.clients(), nil }
 
-func (c *cluster) ClientOrDie(string) kubernetes.Interface {
-	return kubernetes.NewForConfigOrDie(c.config())
+func (c *cluster) ClientOrDie(string) kubernetes.Interface { return c.clients() }
+
+// clients is the same for every name: config has nothing that could be wrong or differ.
+func (c *cluster) clients() kubernetes.Interface {
+	c.once.Do(func() { c.made = kubernetes.NewForConfigOrDie(c.config()) })
+	return c.made
 }
 
 func (c *cluster) config() *rest.Config {

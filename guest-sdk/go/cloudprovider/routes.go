@@ -2,6 +2,8 @@ package cloudprovider
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
@@ -23,6 +25,7 @@ func (c *Cloud) routes() (cloudprovider.Routes, error) {
 // ListRoutes is [provider.Routes]', as the methods below.
 func (c *Cloud) ListRoutes(cluster string) ([]provider.Route, error) {
 	defer settle()
+	c.kube.standsIn = c.options.RouteTarget != nil
 	vendor, err := c.routes()
 	if err != nil {
 		return nil, err
@@ -31,10 +34,18 @@ func (c *Cloud) ListRoutes(cluster string) ([]provider.Route, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
+	targets, err := c.targets(present)
+	if err != nil {
+		return nil, failed(err)
+	}
 	routes := make([]provider.Route, 0, len(present))
 	for _, route := range present {
+		target, stoodIn := targets[route.TargetNode]
+		if !stoodIn {
+			target = provider.Target{Node: string(route.TargetNode)}
+		}
 		converted := provider.Route{
-			Name: route.Name, Target: provider.Target{Node: string(route.TargetNode)},
+			Name: route.Name, Target: target,
 			TargetAddresses: fromAddresses(route.TargetNodeAddresses), DestinationCIDR: route.DestinationCIDR,
 			Blackhole: route.Blackhole,
 		}
@@ -46,21 +57,42 @@ func (c *Cloud) ListRoutes(cluster string) ([]provider.Route, error) {
 	return routes, nil
 }
 
+// targets asks what those names of nodes lead to that stand for the value of an index.
+func (c *Cloud) targets(present []*cloudprovider.Route) (map[types.NodeName]provider.Target, error) {
+	targets := map[types.NodeName]provider.Target{}
+	var names []types.NodeName
+	for _, route := range present {
+		if _, known := targets[route.TargetNode]; !known && strings.HasPrefix(string(route.TargetNode), stands) {
+			targets[route.TargetNode], names = provider.Target{}, append(names, route.TargetNode)
+		}
+	}
+	found, failures := make([]provider.Target, len(names)), make([]error, len(names))
+	c.each(len(names), func(index int) {
+		value := strings.TrimPrefix(string(names[index]), stands)
+		found[index], failures[index] = c.options.RouteTarget(context.Background(), c.in, value)
+	})
+	for index, name := range names {
+		targets[name] = found[index]
+	}
+	return targets, errors.Join(failures...)
+}
+
 func (c *Cloud) CreateRoutes(cluster string, wanted []provider.NewRoute) ([]error, error) {
 	defer settle()
+	c.kube.useRouteNodes(wanted)
 	vendor, err := c.routes()
 	if err != nil {
 		return nil, err
 	}
-	errors := make([]error, len(wanted))
+	failures := make([]error, len(wanted))
 	c.each(len(wanted), func(index int) {
 		route := wanted[index]
-		errors[index] = failed(vendor.CreateRoute(context.Background(), cluster, route.NameHint, &cloudprovider.Route{
+		failures[index] = failed(vendor.CreateRoute(context.Background(), cluster, route.NameHint, &cloudprovider.Route{
 			TargetNode: types.NodeName(route.Node), TargetNodeAddresses: toAddresses(route.Addresses),
 			DestinationCIDR: route.DestinationCIDR,
 		}))
 	})
-	return errors, nil
+	return failures, nil
 }
 
 func (c *Cloud) DeleteRoutes(cluster string, routes []provider.Route) ([]error, error) {
@@ -69,14 +101,14 @@ func (c *Cloud) DeleteRoutes(cluster string, routes []provider.Route) ([]error, 
 	if err != nil {
 		return nil, err
 	}
-	errors := make([]error, len(routes))
+	failures := make([]error, len(routes))
 	c.each(len(routes), func(index int) {
 		route := routes[index]
-		errors[index] = failed(vendor.DeleteRoute(context.Background(), cluster, &cloudprovider.Route{
+		failures[index] = failed(vendor.DeleteRoute(context.Background(), cluster, &cloudprovider.Route{
 			Name: route.Name, TargetNode: types.NodeName(route.Target.Node), DestinationCIDR: route.DestinationCIDR,
 			TargetNodeAddresses: toAddresses(route.TargetAddresses), Blackhole: route.Blackhole,
 			EnableNodeAddresses: route.Extra[provider.EnableNodeAddresses] == "true",
 		}))
 	})
-	return errors, nil
+	return failures, nil
 }
