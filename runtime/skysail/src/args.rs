@@ -26,7 +26,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 use crate::exit;
 
 #[cfg(feature = "dev")]
-pub(crate) use author::{ComponentizeArgs, Language, NewArgs};
+pub(crate) use author::{ComponentizeArgs, GoOverlayArgs, Language, NewArgs};
 pub(crate) use crd::CrdArgs;
 #[cfg(feature = "dev")]
 pub(crate) use dev::DevArgs;
@@ -96,6 +96,12 @@ pub(crate) enum Command {
     /// Turn what a toolchain has made of a provider into a component.
     #[cfg(feature = "dev")]
     Componentize(ComponentizeArgs),
+    /// Write an overlay for `go build`, by which a vendor's Go code sends requests through the host.
+    ///
+    /// Run it in the folder of the program, whose go.mod says which Go builds the program. `skysail
+    /// new --go-provider` writes a Makefile that does.
+    #[cfg(feature = "dev")]
+    GoOverlay(GoOverlayArgs),
     /// Show the imports, exports and size of a component, without running its code.
     Inspect(InspectArgs),
     /// Call one function of a component in the sandbox and print its result and its cost.

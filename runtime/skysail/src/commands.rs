@@ -44,6 +44,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::New(args) => new::run(&args),
         #[cfg(feature = "dev")]
         Command::Componentize(args) => componentize::run(&args),
+        #[cfg(feature = "dev")]
+        Command::GoOverlay(args) => skysail_componentize::go_overlay(&args.folder),
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
         Command::Test(args) => test::run(&args),

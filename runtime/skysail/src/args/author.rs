@@ -1,4 +1,5 @@
-//! The arguments of the commands for authors: `skysail new` and `skysail componentize`.
+//! The arguments of the commands for authors: `skysail new`, `skysail go-overlay` and `skysail
+//! componentize`.
 
 use std::path::PathBuf;
 
@@ -35,8 +36,13 @@ pub(crate) struct NewArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Language of the provider.
-    #[arg(long, short, value_name = "LANGUAGE")]
-    pub(crate) language: Language,
+    #[arg(long, short, value_name = "LANGUAGE", required_unless_present = "go_provider")]
+    pub(crate) language: Option<Language>,
+    /// A Go package that registers a provider for k8s.io/cloud-provider under NAME, and the version
+    /// of its module, such as k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.1: the new provider
+    /// is the vendor's code, unchanged.
+    #[arg(long, value_name = "PACKAGE@VERSION", conflicts_with = "language")]
+    pub(crate) go_provider: Option<String>,
     /// The folder guest-sdk in a clone of Skysail's repository, because the SDKs are not published
     /// yet. Default: the folder guest-sdk in the current folder or in a folder above it.
     #[arg(long, value_name = "DIR", env = "SKYSAIL_SDK", value_hint = ValueHint::DirPath)]
@@ -56,4 +62,12 @@ pub(crate) struct ComponentizeArgs {
     /// File of the component.
     #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath)]
     pub(crate) output: PathBuf,
+}
+
+/// `skysail go-overlay`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GoOverlayArgs {
+    /// Folder for overlay.json and the file that it names.
+    #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub(crate) folder: PathBuf,
 }

@@ -45,6 +45,18 @@ const GO: &[Template] = &[
     (".gitignore", "build/\n*.wasm\n"),
 ];
 
+/// The vendor's Go code as it is: the first build adds the vendor's module to go.mod.
+const GO_PROVIDER: &[Template] = &[
+    ("Makefile", include_str!("../../../../guest-sdk/go/cloudprovider/template/Makefile")),
+    ("options.go", include_str!("../../../../guest-sdk/go/cloudprovider/template/options.go.template")),
+    ("provider.go", include_str!("../../../../guest-sdk/go/cloudprovider/template/provider.go.template")),
+    (
+        "go.mod",
+        "module provider.invalid/example\n\ngo 1.26.0\n\nrequire (\n\tskysail.dev/provider v0.0.0\n\tskysail.dev/provider/cloudprovider v0.0.0\n)\n\nreplace skysail.dev/provider => \"{sdk}/go\"\n\nreplace skysail.dev/provider/cloudprovider => \"{sdk}/go/cloudprovider\"\n",
+    ),
+    (".gitignore", "build/\n*.wasm\n"),
+];
+
 const JAVASCRIPT: &[Template] = &[
     ("Makefile", include_str!("../../../../guest-sdk/js/template/Makefile")),
     ("package.json", include_str!("../../../../guest-sdk/js/template/package.json.template")),
@@ -69,25 +81,65 @@ const RUST: &[Template] = &[
 /// # Errors
 /// The name is invalid, the SDK is not found, or the folder exists.
 pub(crate) fn run(args: &NewArgs) -> anyhow::Result<()> {
-    let NewArgs { name, language, sdk, folder } = args;
+    let NewArgs { name, language, go_provider, sdk, folder } = args;
     check_name(name).or_exit(Reason::Usage)?;
+    let of = of(*language, go_provider.as_deref()).or_exit(Reason::Usage)?;
     let sdk = sdk_folder(sdk.as_deref()).or_exit(Reason::Usage)?;
     let folder = folder.clone().unwrap_or_else(|| PathBuf::from(name));
     check_folder(&folder).or_exit(Reason::Usage)?;
-    let files = files(name, *language, &sdk).or_exit(Reason::Usage)?;
+    let files = files(name, of, &sdk).or_exit(Reason::Usage)?;
     write(&folder, &files).with_context(|| format!("cannot write {}", folder.display()))?;
     let written: String = files.iter().map(|(path, _)| format!("  {}\n", folder.join(path).display())).collect();
     let (make, skysail) = commands()?;
-    output::print(
-        format!(
+    let cd = format!("cd {}", quoted(&folder.to_string_lossy()));
+    let text = match of {
+        Of::Language(language) => format!(
             "Wrote the provider {name}, which gives out addresses of a pool and needs no cloud; edit {} first:\n\n{written}\n\
              Test and build it, then serve it in a simulated cluster, and build it again at each change:\n\n  \
-             cd {} && {make}\n  {skysail} dev --provider {name}.wasm --cloud-config cloud.conf --build make\n",
+             {cd} && {make}\n  {skysail} dev --provider {name}.wasm --cloud-config cloud.conf --build make\n",
             language.source(),
-            quoted(&folder.to_string_lossy()),
-        )
-        .as_bytes(),
-    )
+        ),
+        Of::Vendor { package, .. } => format!(
+            "Wrote the provider {name}, which is the code of {package}; options.go says which credential a request gets:\n\n{written}\n\
+             Build it, the first time in minutes, and look at it:\n\n  \
+             {cd} && {make}\n  {skysail} inspect {name}.wasm\n",
+        ),
+    };
+    output::print(text.as_bytes())
+}
+
+/// Of what a new provider is made.
+#[derive(Clone, Copy, Debug)]
+enum Of<'a> {
+    /// The template of a language.
+    Language(Language),
+    /// A vendor's Go package, and its version with and without the `v`.
+    Vendor { package: &'a str, version: &'a str, number: &'a str },
+}
+
+fn of(language: Option<Language>, go_provider: Option<&str>) -> anyhow::Result<Of<'_>> {
+    match (language, go_provider) {
+        (_, Some(named)) => vendor(named),
+        (Some(language), None) => Ok(Of::Language(language)),
+        (None, None) => bail!("name a language with --language, or a vendor's Go package with --go-provider"),
+    }
+}
+
+fn vendor(named: &str) -> anyhow::Result<Of<'_>> {
+    const EXAMPLE: &str = "k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.1";
+    let Some((package, version)) = named.split_once('@') else {
+        bail!("--go-provider {named:?} has no version; write the package and the version of its module, as {EXAMPLE}");
+    };
+    // What Go allows in a path; a Makefile and a file in Go have it.
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "-._~/+".contains(c);
+    if !package.chars().all(is_path) || !package.split('/').next().is_some_and(|host| host.contains('.')) {
+        bail!("--go-provider: {package:?} is not the path of a Go package; write it as {EXAMPLE}");
+    }
+    let number = version.strip_prefix('v').filter(|number| number.starts_with(|c: char| c.is_ascii_digit()));
+    match number.filter(|number| number.chars().all(|c| is_path(c) && c != '/')) {
+        Some(number) => Ok(Of::Vendor { package, version, number }),
+        None => bail!("--go-provider: {version:?} is not a version of a Go module; write it as {EXAMPLE}"),
+    }
 }
 
 /// The commands `make` and `skysail`, with the path of this program if the shell did not find the
@@ -163,11 +215,12 @@ fn sdk_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
 }
 
 /// The files of the provider.
-fn files(name: &str, language: Language, sdk: &Path) -> anyhow::Result<Vec<(&'static str, String)>> {
-    let templates = match language {
-        Language::Rust => RUST,
-        Language::Go => GO,
-        Language::JavaScript => JAVASCRIPT,
+fn files(name: &str, of: Of<'_>, sdk: &Path) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let templates = match of {
+        Of::Language(Language::Rust) => RUST,
+        Of::Language(Language::Go) => GO,
+        Of::Language(Language::JavaScript) => JAVASCRIPT,
+        Of::Vendor { .. } => GO_PROVIDER,
     };
     let (path, module) = (sdk.to_string_lossy(), name.replace('-', "_"));
     let fill = |(file, text): &Template| {
@@ -176,10 +229,16 @@ fn files(name: &str, language: Language, sdk: &Path) -> anyhow::Result<Vec<(&'st
             "src/lib.rs" | "src/tests.rs" => text.replace("dummy", name).replace("Dummy", "Cloud"),
             _ => text.replace("example", name),
         };
-        (*file, own.replace("{sdk}", &path).replace("{crate}", &module))
+        let own = own.replace("{sdk}", &path).replace("{crate}", &module);
+        match of {
+            Of::Vendor { package, version, number } => {
+                (*file, own.replace("{package}", package).replace("{version}", version).replace("{number}", number))
+            }
+            Of::Language(_) => (*file, own),
+        }
     };
     let mut files: Vec<_> = templates.iter().map(fill).collect();
-    if language == Language::Rust {
+    if matches!(of, Of::Language(Language::Rust)) {
         // The versions with which the SDK is tested: Debian's Rust is too old for newer ones.
         let lock = sdk.join("../Cargo.lock");
         let text = fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
@@ -215,7 +274,7 @@ fn write(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
 mod tests {
     use std::{fs, path::Path};
 
-    use super::{check_folder, check_name, files, quoted, sdk_folder, write};
+    use super::{Of, check_folder, check_name, files, quoted, sdk_folder, vendor, write};
     use crate::args::Language;
 
     #[test]
@@ -235,12 +294,44 @@ mod tests {
         fs::write(folder.path().join("Cargo.lock"), "# the versions").unwrap();
         let sdk = folder.path().join("guest-sdk");
         fs::create_dir(&sdk).unwrap();
-        for language in [Language::Rust, Language::Go, Language::JavaScript] {
-            for (path, text) in files("my-cloud", language, &sdk).unwrap() {
-                for placeholder in ["{sdk}", "{crate}", "dummy", "Dummy"] {
+        let languages = [Language::Rust, Language::Go, Language::JavaScript].map(Of::Language);
+        for of in languages.into_iter().chain([vendor("example.com/cloud/v2@v2.0.1").unwrap()]) {
+            for (path, text) in files("my-cloud", of, &sdk).unwrap() {
+                for placeholder in ["{sdk}", "{crate}", "{package}", "{version}", "{number}", "dummy", "Dummy"] {
                     assert!(!text.contains(placeholder), "{path} has {placeholder}:\n{text}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_vendors_package_is_a_path_and_a_version() {
+        for named in ["k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.1", "a.test@v0.0.0-20260101000000-0123456789ab"]
+        {
+            vendor(named).unwrap();
+        }
+        for (named, why) in [
+            ("k8s.io/cloud-provider-aws", "has no version"),
+            ("k8s.io/cloud-provider-aws@latest", "is not a version of a Go module"),
+            ("k8s.io/cloud-provider-aws@v1/..", "is not a version of a Go module"),
+            ("aws@v1.0.0", "is not the path of a Go package"),
+            ("k8s.io/a\"b@v1.0.0", "is not the path of a Go package"),
+            ("k8s.io/$(shell x)@v1.0.0", "is not the path of a Go package"),
+        ] {
+            let text = vendor(named).unwrap_err().to_string();
+            assert!(text.contains(why) && text.ends_with("v1@v1.37.1"), "{named}: {text}");
+        }
+    }
+
+    /// The suite of every provider builds this folder.
+    #[test]
+    fn amazons_provider_in_the_suite_is_what_the_command_writes() {
+        let vendors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/providers/vendors");
+        let of = vendor("k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.1").unwrap();
+        let written = files("aws", of, Path::new("unused")).unwrap();
+        for file in ["Makefile", "provider.go"] {
+            let (_, text) = written.iter().find(|(path, _)| *path == file).unwrap();
+            assert_eq!(fs::read_to_string(vendors.join("aws/component").join(file)).unwrap(), *text, "{file}");
         }
     }
 
