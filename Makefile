@@ -70,6 +70,8 @@ bench: ## the optimised benchmarks: results in target/criterion; swaps and the c
 bench-providers: ## requests, fuel and time of each provider in front of its cloud, beside the requests of the vendor's provider
 	@.ci/setup bench-providers
 	@$(with) guests/build.sh
+	@$(cargo) build --locked -q -p skysail
+	@$(with) tests/conformance/providers/vendors/build.sh aws
 	@$(cargo) run --locked --release -p skysail-test-providers --bin provider-figures
 
 image: ## an OCI image of the manager in target/image, without a shell, for a user without rights; the same bytes each time

@@ -215,6 +215,19 @@ pub trait JudgedBalancers: Judged + Balancers {
     fn compared() -> Vec<Change>;
 }
 
+/// A cloud whose component is the vendor's Go provider itself.
+pub trait Sandboxed: JudgedBalancers {
+    /// Operations of [`Self::operation`] that a provider sends again because it begins anew in each
+    /// call, and what it would remember.
+    const ASKED_AGAIN: &'static [(&'static str, &'static str)];
+
+    /// What the request asks the cloud to do.
+    fn operation(request: &Request) -> String;
+
+    /// The part of an error of the vendor's code that is the same in two accounts.
+    fn failure(error: &str) -> String;
+}
+
 /// Settings of the operator, and their name.
 pub type Variant<C> = (&'static str, fn(&mut C));
 

@@ -47,7 +47,11 @@ pub(crate) fn shared<T: Clone>(
 /// The file is missing.
 pub fn built(name: &str) -> Result<Vec<u8>> {
     let file: PathBuf = target()?.join("components").join(format!("{name}.wasm"));
-    fs::read(&file).with_context(|| format!("{} is missing; run make guests", file.display()))
+    let make = match name.strip_prefix("vendor-") {
+        Some(vendor) => format!("tests/conformance/providers/vendors/build.sh {vendor}"),
+        None => "make guests".to_owned(),
+    };
+    fs::read(&file).with_context(|| format!("{} is missing; run {make}", file.display()))
 }
 
 /// The target folder of this program.

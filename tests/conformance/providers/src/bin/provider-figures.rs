@@ -14,7 +14,7 @@ use skysail_provider::{Detail, NodeSet, Service};
 use skysail_test_providers::{
     cloud::{Balancers, Cloud, JudgedBalancers, JudgedMachines},
     clouds::{
-        aws::{Aws, Classic, Network},
+        aws::{Aws, Classic, Network, Vendors},
         hetzner::Hetzner,
         openstack::WithApplicationCredential as OpenStack,
         simcloud::{Go, Rust, Simulated},
@@ -49,6 +49,8 @@ async fn main() -> Result<()> {
     balancers::<Aws<Network>>(vendors_balancers::<Aws<Network>>().await?).await?;
     balancers::<Aws<Classic>>(vendors_balancers::<Aws<Classic>>().await?).await?;
     machines::<Aws<Network>>(vendors_machines::<Aws<Network>>().await?).await?;
+    balancers::<Aws<Vendors<Network>>>([None; 4]).await?;
+    machines::<Aws<Vendors<Network>>>([None; 2]).await?;
     balancers::<OpenStack>(vendors_balancers::<OpenStack>().await?).await?;
     machines::<OpenStack>(vendors_machines::<OpenStack>().await?).await
 }

@@ -20,11 +20,11 @@ use skysail_host::credentials::{AwsAccessKeySpec, AwsSpec, AwsWebIdentitySpec, C
 use skysail_provider::{AddressKind, Node, NodeAddress, Service};
 use tokio::sync::OnceCell;
 
-pub use self::changes::{Classic, Kind, Managed, Network, WithRole};
+pub use self::changes::{Classic, Kind, Managed, Network, Vendors, WithRole};
 use crate::{
     cloud::{
-        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing, Settings,
-        fill_in,
+        Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing,
+        Sandboxed, Settings, fill_in,
     },
     component, example,
     process::Program,
@@ -39,6 +39,8 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const CLUSTERS: [&str; 2] = [CLUSTER, "other"];
 /// The region of the example Provider.
 const REGION: &str = "eu-west-1";
+/// The program with Amazon's Go provider, and the component with the same code.
+const VENDORS: &str = "vendor-aws";
 /// The name of both APIs of Elastic Load Balancing in signatures.
 const BALANCING: &str = "elasticloadbalancing";
 
@@ -143,6 +145,14 @@ impl<K> Aws<K> {
 }
 
 impl<K: Kind> Aws<K> {
+    /// The cloud-config of Amazon's provider.
+    fn vendors_config(&self, origins: &[String]) -> Result<String> {
+        let [ec2, balancing] = both(origins)?;
+        // With a subnet, Amazon's provider does not ask the metadata service about its own machine.
+        let more = format!("{}\nKubernetesClusterID = {CLUSTER}\nSubnetID = subnet-0\n", K::CONFIG);
+        Ok(self.config(ec2, balancing, &more))
+    }
+
     /// The access key, or the role of a web identity.
     fn login(&self) -> AwsSpec {
         let from = |name: &str| ValueFrom::Env(name.to_owned());
@@ -164,7 +174,7 @@ impl<K: Kind> Aws<K> {
 
 #[async_trait]
 impl<K: Kind> Cloud for Aws<K> {
-    const COMPONENT: &'static str = "aws";
+    const COMPONENT: &'static str = K::COMPONENT;
 
     async fn start() -> Result<Self> {
         let moto = Moto::get().await?;
@@ -179,8 +189,12 @@ impl<K: Kind> Cloud for Aws<K> {
 
     fn settings(&self, origins: &[String]) -> Result<Settings> {
         let [ec2, balancing] = both(origins)?;
-        // Without KubernetesClusterID, so that the name of the cluster counts.
-        let config = self.config(ec2, balancing, K::CONFIG);
+        // Ours without KubernetesClusterID, so that the name of the cluster counts.
+        let config = if K::COMPONENT == VENDORS {
+            self.vendors_config(origins)?
+        } else {
+            self.config(ec2, balancing, K::CONFIG)
+        };
         let key = |origin: &String, service: &str| {
             let aws = AwsSpec {
                 region: REGION.to_owned(),
@@ -319,16 +333,14 @@ impl<K: Kind> Balancers for Aws<K> {
 
 impl<K: Kind> Judged for Aws<K> {
     fn vendor(&self, origins: &[String]) -> Result<Opening> {
-        let [ec2, balancing] = both(origins)?;
-        // With a subnet, Amazon's provider does not ask the metadata service about its own machine.
-        let more = format!("{}\nKubernetesClusterID = {CLUSTER}\nSubnetID = subnet-0\n", K::CONFIG);
+        let config = self.vendors_config(origins)?;
         let environment = [
             ("AWS_ACCESS_KEY_ID", self.account.key.as_str()),
             ("AWS_SECRET_ACCESS_KEY", self.account.secret.as_str()),
             ("AWS_EC2_METADATA_DISABLED", "true"),
         ];
         let environment = environment.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Ok(Opening { setup: "aws", program: "vendor-aws", config: self.config(ec2, balancing, &more), environment })
+        Ok(Opening { setup: "aws", program: VENDORS, config, environment })
     }
 
     fn differences() -> &'static [Difference] {
@@ -341,6 +353,28 @@ impl<K: Kind> JudgedBalancers for Aws<K> {
         let mut services = K::more_services();
         services.extend(K::changes());
         services
+    }
+}
+
+impl<K: Kind> Sandboxed for Aws<Vendors<K>> {
+    const ASKED_AGAIN: &'static [(&'static str, &'static str)] = &[
+        ("DescribeAvailabilityZones", "Amazon's provider keeps the zones of its region"),
+        ("DescribeInstances", "Amazon's provider keeps the machines of the nodes for ten minutes"),
+        (
+            "DescribeLoadBalancers",
+            "before a deletion the adapter asks whether the load balancer exists, as upstream's controller",
+        ),
+    ];
+
+    fn operation(request: &Request) -> String {
+        action(request)
+    }
+
+    /// AWS's code, and the whole text where the provider itself refuses.
+    fn failure(error: &str) -> String {
+        let of_aws = error.split_once("RequestID: ").and_then(|(_, rest)| rest.split_once(", "));
+        let code = of_aws.and_then(|(_, rest)| rest.trim_start_matches("api error ").split(':').next());
+        code.unwrap_or(error).to_owned()
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod balancers;
 pub mod machines;
 pub mod routes;
+pub mod sandboxed;
 
 use crate::cloud::{Difference, Judged};
 

@@ -11,7 +11,7 @@ use skysail_test_providers::{
     leaks, published,
     suite::{
         balancers, faults, inventory,
-        judged::{balancers as judged_balancers, machines as judged_machines, routes as judged_routes},
+        judged::{balancers as judged_balancers, machines as judged_machines, routes as judged_routes, sandboxed},
         machines, routes,
     },
 };
@@ -20,6 +20,9 @@ type Network = Aws<aws::Network>;
 type Managed = Aws<aws::Managed>;
 type Classic = Aws<aws::Classic>;
 type WithRole = Aws<aws::WithRole>;
+type VendorsNetwork = Aws<aws::Vendors<aws::Network>>;
+type VendorsManaged = Aws<aws::Vendors<aws::Managed>>;
+type VendorsClassic = Aws<aws::Vendors<aws::Classic>>;
 
 /// Machines and routes do not depend on the kind of load balancer.
 mod network {
@@ -57,6 +60,27 @@ mod web_identity {
         balancers::a_second_ensure_changes_nothing,
         balancers::a_deletion_leaves_nothing_and_may_be_repeated,
     );
+}
+
+/// Amazon's Go provider as a component, beside the same code as a program.
+mod vendors_network {
+    use anyhow::Result;
+
+    judged_instances!(VendorsNetwork);
+    judged_routes!(VendorsNetwork);
+    sandboxed_load_balancers!(VendorsNetwork);
+}
+
+mod vendors_network_with_groups {
+    use anyhow::Result;
+
+    sandboxed_load_balancers!(VendorsManaged);
+}
+
+mod vendors_classic {
+    use anyhow::Result;
+
+    sandboxed_load_balancers!(VendorsClassic);
 }
 
 /// moto's answer to a form without a signature.

@@ -92,3 +92,13 @@ macro_rules! judged_routes {
         suite!($cloud: judged_routes::the_component_routes_as_the_vendors_provider_does);
     };
 }
+
+/// The comparison of a vendor's Go provider in the sandbox with the same code as a program.
+macro_rules! sandboxed_load_balancers {
+    ($cloud:ident) => {
+        suite!($cloud:
+            sandboxed::the_vendors_code_serves_in_the_sandbox_as_it_does_elsewhere,
+            sandboxed::the_vendors_code_changes_in_the_sandbox_what_it_changes_elsewhere,
+        );
+    };
+}

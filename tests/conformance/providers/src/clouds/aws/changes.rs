@@ -1,5 +1,7 @@
 //! The kinds of load balancers, and the changes of Services that each can carry out.
 
+use std::marker::PhantomData;
+
 use skysail_provider::{Protocol, Service, ServicePort, SessionAffinity};
 
 use crate::cloud::{
@@ -9,6 +11,8 @@ use crate::cloud::{
 
 /// A kind of load balancer.
 pub trait Kind: Send + Sync + 'static {
+    /// The component: a file of `target/components`, without `.wasm`.
+    const COMPONENT: &'static str = "aws";
     /// The value of the annotation `type`.
     const TYPE: Option<&'static str>;
     /// Whether the provider has a role by a web identity, in place of an access key.
@@ -40,6 +44,10 @@ pub struct WithRole;
 /// Classic Load Balancers.
 #[derive(Debug)]
 pub struct Classic;
+
+/// As the other kind, with Amazon's Go provider as the component.
+#[derive(Debug)]
+pub struct Vendors<K>(PhantomData<fn() -> K>);
 
 /// A certificate in IAM.
 const CERTIFICATE: &str = "arn:aws:iam::100000000001:server-certificate/web";
@@ -179,6 +187,20 @@ impl Kind for WithRole {
 
     fn more_services() -> Vec<Change> {
         Network::more_services()
+    }
+}
+
+impl<K: Kind> Kind for Vendors<K> {
+    const COMPONENT: &'static str = super::VENDORS;
+    const TYPE: Option<&'static str> = K::TYPE;
+    const CONFIG: &'static str = K::CONFIG;
+
+    fn changes() -> Vec<Change> {
+        K::changes()
+    }
+
+    fn more_services() -> Vec<Change> {
+        K::more_services()
     }
 }
 
