@@ -33,7 +33,11 @@ pub(crate) const NOVA_MICROVERSION: &str = "compute 2.47";
 const DISCOVERY_TTL: Duration = Duration::from_secs(3_600);
 
 /// How long the lists of a cloud may lag behind its writes.
-const LAG_MAX: Duration = Duration::from_secs(60);
+pub(crate) const LAG_MAX: Duration = Duration::from_secs(60);
+
+/// How long Octavia may take for one change: an amphora of a new load balancer is a virtual machine
+/// that boots.
+pub(crate) const PENDING_MAX: Duration = Duration::from_secs(600);
 
 /// Requests in one batch: the host lets a call send 64 by default, and other requests come before
 /// and after a batch.
@@ -133,8 +137,8 @@ pub(crate) trait Cloud {
     /// The requests of this call up to now.
     fn sent(&self) -> usize;
 
-    /// Keeps a text for later calls, for a minute.
-    fn remember(&self, name: &str, text: &str);
+    /// Keeps a text for later calls, for this time.
+    fn remember(&self, name: &str, text: &str, time: Duration);
 
     /// The text that [`Self::remember`] kept.
     fn remembered(&self, name: &str) -> Option<String>;
@@ -314,8 +318,8 @@ impl Cloud for OpenStack<'_> {
         self.sent.get()
     }
 
-    fn remember(&self, name: &str, text: &str) {
-        cache::set(&remembered(name), &Discovered { by: self.place(), value: text.to_owned() }, LAG_MAX);
+    fn remember(&self, name: &str, text: &str, time: Duration) {
+        cache::set(&remembered(name), &Discovered { by: self.place(), value: text.to_owned() }, time);
     }
 
     fn remembered(&self, name: &str) -> Option<String> {

@@ -429,7 +429,7 @@ impl Cloud for Fake {
         self.sent.get()
     }
 
-    fn remember(&self, name: &str, text: &str) {
+    fn remember(&self, name: &str, text: &str, _time: Duration) {
         self.remembered.borrow_mut().insert(name.to_owned(), text.to_owned());
     }
 

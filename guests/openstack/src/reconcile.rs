@@ -21,7 +21,7 @@ use skysail_guest_sdk::{Absent as _, Error, Ingress, LoadBalancerStatus, NodeSet
 
 pub(crate) use self::inventory::{delete_owned, list_owned};
 use crate::{
-    client::{Call, Cloud, REQUESTS_MAX},
+    client::{Call, Cloud, LAG_MAX, REQUESTS_MAX},
     features::Features,
     names::{self, PREFIX},
     plan::{self, Member, MemberSubnet, Plan},
@@ -379,7 +379,7 @@ impl<C: Cloud> Task<'_, C> {
         let mut addresses = ports.into_iter().flat_map(|port| port.fixed_ips);
         let found = addresses.find(|fixed| fixed.ip_address == member.address).map(|fixed| fixed.subnet_id);
         if let Some(subnet) = &found {
-            self.cloud.remember(&key, subnet);
+            self.cloud.remember(&key, subnet, LAG_MAX);
         }
         found.ok_or_else(|| {
             Error::Unavailable(format!(

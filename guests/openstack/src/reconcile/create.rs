@@ -5,7 +5,7 @@ use skysail_guest_sdk::{Error, NodeSet, Result};
 
 use super::{CREATE_WAIT, Task, listeners, pools};
 use crate::{
-    client::{Call, Cloud},
+    client::{Call, Cloud, PENDING_MAX},
     names,
     plan::{Member, MemberSubnet, Plan},
     settings::Api,
@@ -34,7 +34,7 @@ impl<C: Cloud> Task<'_, C> {
         }
         let created: LoadBalancer =
             self.cloud.one(Call::post(Api::LoadBalancer, &["loadbalancers"], json!({"loadbalancer": body})))?;
-        self.cloud.remember(&plan.name, &created.id);
+        self.cloud.remember(&plan.name, &created.id, PENDING_MAX);
         if !self.settings.load_balancer.serial_api {
             self.leave_new(&created.id, plan, members);
         }

@@ -5,7 +5,7 @@ use skysail_guest_sdk::{Absent as _, Error, Result};
 
 use super::{Share, Task};
 use crate::{
-    client::{Call, Cloud},
+    client::{Call, Cloud, LAG_MAX},
     names::{self, FLOATING_IP_MARK},
     plan::{self, Plan, SubnetFilter},
     settings::Api,
@@ -160,7 +160,7 @@ impl<C: Cloud> Task<'_, C> {
         let create = |subnet: Option<&str>| {
             let call = Call::post(Api::Network, &["floatingips"], body(subnet));
             let floating: FloatingIp = self.cloud.one(call)?;
-            self.cloud.remember(&lb.vip_port_id, &floating.id);
+            self.cloud.remember(&lb.vip_port_id, &floating.id, LAG_MAX);
             Ok(floating.floating_ip_address)
         };
         match &plan.place.floating_subnet {

@@ -9,14 +9,14 @@ use skysail_guest_sdk::{Error, Result};
 
 use super::{Share, Task, UPDATE_WAIT, contents::Actual, listeners, pools};
 use crate::{
-    client::{Call, Cloud},
+    client::{Call, Cloud, PENDING_MAX},
     digest,
     plan::{Member, Plan},
     settings::Api,
     wire::LbListener,
 };
 
-/// The pools whose members are still to be replaced; all else is right. Kept for a minute.
+/// The pools whose members are still to be replaced; all else is right.
 #[derive(Deserialize, Serialize)]
 struct Left {
     /// Digest of what the Service asks for.
@@ -102,7 +102,7 @@ impl<C: Cloud> Task<'_, C> {
 
     fn leave(&self, load_balancer: &str, left: &Left) {
         if let Ok(left) = serde_json::to_string(left) {
-            self.cloud.remember(&key(load_balancer), &left);
+            self.cloud.remember(&key(load_balancer), &left, PENDING_MAX);
         }
     }
 }

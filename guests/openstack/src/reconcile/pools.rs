@@ -9,7 +9,7 @@ use super::{
     contents::{Actual, Members},
 };
 use crate::{
-    client::{Call, Cloud},
+    client::{Call, Cloud, LAG_MAX},
     digest, distinct, names,
     plan::{Listener, Member, Monitor},
     settings::Api,
@@ -91,7 +91,7 @@ impl<C: Cloud> Task<'_, C> {
             self.write(lb, Call::put(Api::LoadBalancer, &["pools", pool, "members"], body))?;
         }
         if known.is_none() {
-            self.cloud.remember(&checked(pool), &digest(&desired));
+            self.cloud.remember(&checked(pool), &digest(&desired), LAG_MAX);
         }
         Ok(())
     }
