@@ -143,9 +143,12 @@ pub(crate) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     for path in paths {
         let shown = path.display();
         match names(path) {
-            Ok(names) if names.is_empty() => {
-                bail!("{shown} has no recording ({SUFFIX}); name a folder that `skysail call --record` wrote")
-            }
+            Ok(names) if names.is_empty() => match folders(path).as_slice() {
+                [] => bail!("{shown} has no recording ({SUFFIX}); name a folder that `skysail call --record` wrote"),
+                of => {
+                    bail!("{shown} has no recording itself; name the folder of one provider in it: {}", of.join(", "))
+                }
+            },
             Ok(names) => files.extend(names.into_iter().map(|name| path.join(name))),
             Err(error) if error.kind() == ErrorKind::NotADirectory => files.push(path.clone()),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -155,6 +158,16 @@ pub(crate) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
+}
+
+/// The names of the folders in a folder, in order: `skysail run --record-failures` makes one for
+/// each provider.
+fn folders(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut names: Vec<_> = of.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Reads one recording.

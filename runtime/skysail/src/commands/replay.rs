@@ -6,7 +6,7 @@
 
 pub(super) mod comparison;
 
-use std::{path::Path, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
 use prometheus_client::registry::Registry;
@@ -52,7 +52,8 @@ async fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let services = providers::services(&mut Registry::default())?;
     let mut comparisons = Vec::with_capacity(files.len());
     for file in &files {
-        comparisons.push(compared(&services, offer.clone(), file).await?.comparison);
+        let compared = compared(&services, offer.clone(), file).await?;
+        comparisons.push(compared.with_context(|| file_name(file)).or_exit(Reason::Usage)?.comparison);
     }
     output::print(comparison::shown(&comparisons, args.output)?.as_bytes())?;
     let different = comparisons.iter().filter(|comparison| !comparison.equal).count();
@@ -61,6 +62,24 @@ async fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         return Err(anyhow!("{component}: {different} of {calls} calls differ")).or_exit(Reason::Changes);
     }
     Ok(())
+}
+
+/// The component lacks the interface of a recorded call.
+#[derive(Debug)]
+pub(super) struct NotExported {
+    origin: String,
+    interface: String,
+    /// Interface and function.
+    pub(super) function: String,
+}
+
+impl std::error::Error for NotExported {}
+
+impl fmt::Display for NotExported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { origin, interface, function: _ } = self;
+        write!(f, "{origin} does not export {interface}; choose recordings of the interfaces that it exports")
+    }
 }
 
 /// A recorded call beside the same call of a component.
@@ -76,16 +95,23 @@ pub(super) struct Compared {
 ///
 /// # Errors
 /// The recording cannot be replayed, or the component is refused.
-pub(super) async fn compared(services: &SlotServices, offer: Offer, file: &Path) -> anyhow::Result<Compared> {
+pub(super) async fn compared(
+    services: &SlotServices,
+    offer: Offer,
+    file: &Path,
+) -> anyhow::Result<Result<Compared, NotExported>> {
     let recording = Arc::new(recordings::read(file).or_exit(Reason::Usage)?);
     let named = || format!("{}: {}", file.display(), recording.function);
     let function = functions::parse(&recording.function, recording.arguments.clone());
     let function = function.with_context(named).or_exit(Reason::Usage)?;
-    let record = once(services, offer, &recording, function).await.with_context(named)?;
+    let record = match once(services, offer, &recording, function).await.with_context(named)? {
+        Ok(record) => record,
+        Err(missing) => return Ok(Err(missing)),
+    };
     let bug = "the call was not recorded; this is a bug in Skysail: report it with the recording";
     let replayed = record.recording.as_ref().context(bug).with_context(named)?;
     let (comparison, limits) = (Comparison::of(file, &recording, replayed), recording.limits.clone());
-    Ok(Compared { comparison, record, limits })
+    Ok(Ok(Compared { comparison, record, limits }))
 }
 
 /// Makes the recorded call.
@@ -94,7 +120,7 @@ async fn once(
     offer: Offer,
     recording: &Arc<Recording>,
     function: Function,
-) -> anyhow::Result<Arc<CallRecord>> {
+) -> anyhow::Result<Result<Arc<CallRecord>, NotExported>> {
     let recorder = CallRecorder::default().replaying(Arc::clone(recording)).or_exit(Reason::Usage)?;
     let services = SlotServices { recorder: recorder.clone(), ..services.clone() };
     let Recording { provider, limits, config, .. } = &**recording;
@@ -112,10 +138,9 @@ async fn once(
             let exported = release.interfaces();
             let (interface, _) = recording.function.split_once('.').unwrap_or_default();
             if !exported.iter().any(|exported| exported.name() == interface) {
-                let text = format!(
-                    "{origin} does not export {interface}; choose recordings of the interfaces that it exports"
-                );
-                return Err(anyhow!(text)).or_exit(Reason::Usage);
+                let missing =
+                    NotExported { origin, interface: interface.to_owned(), function: recording.function.clone() };
+                return Ok(Err(missing));
             }
             let info = describe(&sandbox, &release).await.context("identity.describe").or_exit(Reason::Refused)?;
             // A recording is one call, also if the component asks for smaller pages.
@@ -125,13 +150,11 @@ async fn once(
             drop(function.call(&provider, &Call::default()).await);
         }
     }
-    records
-        .try_recv()
-        .ok()
-        .context("the call could not be made; this is a bug in Skysail: report it with the recording")
+    let record = records.try_recv().ok();
+    record.map(Ok).context("the call could not be made; this is a bug in Skysail: report it with the recording")
 }
 
 /// A file without its folder.
-fn file_name(file: &Path) -> String {
+pub(super) fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

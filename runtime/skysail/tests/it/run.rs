@@ -282,6 +282,10 @@ async fn failed_calls_are_recorded_where_the_operator_wants_it_and_replayed() {
     let output = replay.output().await.unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
     assert_eq!(shown, "000001-load-balancers.ensure.json: load-balancers.ensure: equal\n", "{:?}", output.stderr);
+    let mut replay = Command::new(SKYSAIL);
+    replay.arg("replay").arg(recordings.path()).arg("--component").arg(run.path("trapping.wasm"));
+    let error = String::from_utf8(replay.output().await.unwrap().stderr).unwrap();
+    assert!(error.contains("name the folder of one provider in it: trapping"), "{error}");
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o077;
     assert_eq!((mode(&folder), mode(&recording)), (0, 0), "the answers of a cloud are nobody else's");
 }

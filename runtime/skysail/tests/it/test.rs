@@ -191,6 +191,18 @@ async fn a_recorded_call_is_a_case_that_another_component_fails() {
 }
 
 #[tokio::test]
+async fn a_recorded_call_of_an_interface_that_the_component_lacks_is_a_failed_case() {
+    let author = Author::new().await;
+    author.record("simcloud", "routes.list", &json!({}), &[]).await;
+    let component = built("dummy");
+    let args: [&dyn AsRef<OsStr>; 4] = [&"test", &component, &"--recordings", &"recordings"];
+    let (code, stdout, stderr) = author.skysail(&args).await;
+    assert_eq!(code, Some(1), "{stderr}");
+    let case = "\nroutes.list\n  FAILED      000001-routes.list.json\n";
+    assert!(stdout.contains(case) && stdout.contains("dummy.wasm does not export routes; "), "{stdout}");
+}
+
+#[tokio::test]
 async fn wrong_input_is_refused_with_a_remedy_before_anything_is_sent() {
     let author = Author::new().await;
     let file = author.record("simcloud", "identity.describe", &json!({}), &[]).await;
