@@ -47,10 +47,10 @@ type Options struct {
 	// SetByCredential are other headers that the credentials set, such as X-Auth-Token: those of the
 	// vendor's code are not sent with a credential.
 	SetByCredential []string
-	// RouteTarget says what a route leads to whose node the vendor's ListRoutes looks for in an index of
-	// the informer of nodes: that call has no nodes, so the vendor's code gets a name that stands for the
-	// value, and the host finds the node by the target. Nil for a vendor whose ListRoutes does not; the
-	// informer of nodes has then not synced in that call.
+	// RouteTarget says what a route leads to whose node the vendor's ListRoutes looks for in an
+	// index of the informer of nodes: that call has no nodes, so the vendor's code gets a name that
+	// stands for the value, and the host finds the node by the target. Nil for a vendor whose
+	// ListRoutes does not; the informer of nodes has then not synced in that call.
 	RouteTarget func(ctx context.Context, vendor cloudprovider.Interface, value string) (provider.Target, error)
 	// Serial asks about the nodes of a call, and creates routes, one after the other: for a vendor
 	// whose code may not run in several goroutines.

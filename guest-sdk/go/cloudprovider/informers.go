@@ -25,8 +25,8 @@ import (
 // factory is what a vendor's SetInformers gets. An informer has what the call has, from its first
 // moment and without a goroutine: nothing is listed or watched, and nothing changes in a call.
 //
-// An informer must not say that an object does not exist because the call does not have the object: a
-// lister's Get is then refused, and so is a List that would be incomplete. The informers of other
+// An informer must not say that an object does not exist because the call does not have the object:
+// a lister's Get is then refused, and so is a List that would be incomplete. The informers of other
 // groups than core and discovery are client-go's, which nothing starts.
 type factory struct {
 	informers.SharedInformerFactory

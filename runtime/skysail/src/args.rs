@@ -96,10 +96,10 @@ pub(crate) enum Command {
     /// Turn what a toolchain has made of a provider into a component.
     #[cfg(feature = "dev")]
     Componentize(ComponentizeArgs),
-    /// Write an overlay for `go build`, by which a vendor's Go code sends requests through the host.
+    /// Write an overlay for `go build`, by which a vendor's code sends requests through the host.
     ///
-    /// Run it in the folder of the program, whose go.mod says which Go builds the program. `skysail
-    /// new --go-provider` writes a Makefile that does.
+    /// Run it in the folder of the program, whose go.mod says which Go builds the program.
+    /// `skysail new --go-provider` writes a Makefile that does.
     #[cfg(feature = "dev")]
     GoOverlay(GoOverlayArgs),
     /// Show the imports, exports and size of a component, without running its code.

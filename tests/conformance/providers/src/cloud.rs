@@ -65,8 +65,7 @@ pub trait Cloud: Sized + Send + Sync {
     /// # Errors
     /// The cloud refuses.
     async fn add_numbered_machines(&self, count: usize) -> Result<Vec<Node>> {
-        let names: Vec<String> = (0..count).map(|n| format!("node-{n:04}")).collect();
-        self.add_machines(&names).await
+        self.add_machines(&numbered(count)).await
     }
 
     /// Powers a machine off.
@@ -89,6 +88,11 @@ pub trait Cloud: Sized + Send + Sync {
 
     /// The answer to this request if it is beyond the rate limit.
     fn throttled(request: &Request) -> Reply;
+}
+
+/// Names of this number of machines.
+pub(crate) fn numbered(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("node-{number:04}")).collect()
 }
 
 /// A change of a Service, and its name.
@@ -210,15 +214,24 @@ pub trait Judged: Cloud {
 }
 
 /// A cloud whose vendor's provider has load balancers.
+#[async_trait]
 pub trait JudgedBalancers: Judged + Balancers {
     /// Services that both have to serve alike: changes of [`crate::suite::balancers::web`].
     fn compared() -> Vec<Change>;
+
+    /// Creates this number of machines, which are only asked about as members of a load balancer.
+    ///
+    /// # Errors
+    /// The cloud refuses.
+    async fn add_members(&self, count: usize) -> Result<Vec<Node>> {
+        self.add_numbered_machines(count).await
+    }
 }
 
 /// A cloud whose component is the vendor's Go provider itself.
 pub trait Sandboxed: JudgedBalancers {
-    /// Operations of [`Self::operation`] that a provider sends again because it begins anew in each
-    /// call, and what it would remember.
+    /// Operations of [`Self::operation`] that a provider sends again because it forgets between two
+    /// calls, and what it would remember.
     const ASKED_AGAIN: &'static [(&'static str, &'static str)];
 
     /// What the request asks the cloud to do.

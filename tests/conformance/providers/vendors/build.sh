@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a vendor's Go provider as it is into target/components/vendor-NAME.wasm, by the Makefile that
-# `skysail new --go-provider` writes. Needs the program skysail, and Go.
+# Builds a vendor's Go provider as it is into target/components/vendor-NAME.wasm, by the Makefile
+# that `skysail new --go-provider` writes. Needs the program skysail, and Go.
 # usage: tests/conformance/providers/vendors/build.sh NAME      (aws)
 set -euo pipefail
 cd "$(dirname "$0")/../../../.."

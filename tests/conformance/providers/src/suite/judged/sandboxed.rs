@@ -194,8 +194,8 @@ impl<C: Sandboxed> Component<C> {
     }
 }
 
-/// The error of the vendor's code, of which the adapter makes the code `unavailable`. Every other one
-/// has another text than that of the program.
+/// The error of the vendor's code, of which the adapter makes the code `unavailable`. Every other
+/// one has another text than that of the program.
 fn of_the_vendor(call: &str, error: &str) -> String {
     let own = error.strip_prefix(call).and_then(|rest| rest.strip_prefix(": "));
     own.and_then(|own| own.strip_suffix(" [Unavailable]")).unwrap_or(error).to_owned()

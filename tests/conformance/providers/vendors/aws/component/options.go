@@ -19,8 +19,8 @@ var options = cloudprovider.Options{
 }
 
 func init() {
-	// Amazon's SDK sends nothing without keys. The host signs each request anew, so these are no
-	// secrets.
+	// Amazon's SDK sends nothing without keys. The host signs each request again, so these are
+	// no secrets.
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "the-host", "AWS_SECRET_ACCESS_KEY": "signs", "AWS_EC2_METADATA_DISABLED": "true",
 	} {
