@@ -190,6 +190,8 @@ class Cloud:
         self.write("neutron.conf", {
             "DEFAULT": common | {
                 "state_path": self.folder, "core_plugin": "ml2", "service_plugins": "router",
+                # Neutron then collects no messages for agents, of which there are none.
+                "rpc_workers": "0",
                 "api_paste_config": ETC / "neutron/api-paste.ini",
                 "notify_nova_on_port_status_changes": "false", "notify_nova_on_port_data_changes": "false",
             },

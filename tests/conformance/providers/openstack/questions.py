@@ -9,7 +9,6 @@ import requests
 
 ROLES = ("member", "load-balancer_member")
 SECONDS = 60
-MADE_MAX = 20
 
 OCTAVIA = """
 WITH
@@ -175,22 +174,22 @@ class Operator:
         return {"name": name, "password": password, "project": project, "user": user, "network": network,
                 "router": router, "external": self.external, "names": names}
 
-    def do_machines(self, account, names):
-        """Creates running servers. Beyond MADE_MAX, all but the first are copies of the rows of the first.
+    def do_machines(self, account, names, made):
+        """Creates running servers: so many, and the others as copies of the rows of the first.
 
         Nova needs a second of CPU for each server that it makes. Copies answer every question about
         servers; they have no ports and no allocations, so they are deleted as rows, too.
         """
-        made = names if len(names) <= MADE_MAX else names[:1]
         servers = [self.create("nova", "/v2.1/servers", "server", who(account), name=name, imageRef=self.image,
-                               flavorRef="small", networks=[{"uuid": account["network"]}])["id"] for name in made]
+                               flavorRef="small", networks=[{"uuid": account["network"]}])["id"]
+                   for name in names[:made]]
         machines = [self.until(server, who(account), "ACTIVE") for server in servers]
         machines = [{"id": server["id"], "name": server["name"], "address": server["addresses"]["nodes"][0]["addr"]}
                     for server in machines]
-        for number, name in enumerate(names[len(made):]):
+        for number, name in enumerate(names[made:]):
             address = f"10.6.{200 + number // 250}.{1 + number % 250}"
             machines.append({"id": str(uuid.uuid4()), "name": name, "address": address})
-        self.copy_rows(machines[0]["id"], machines[len(made):])
+        self.copy_rows(machines[0]["id"], machines[made:])
         return {"machines": machines}
 
     def copy_rows(self, source, copies):

@@ -20,7 +20,7 @@ pub use self::traffic::Answers;
 use crate::{
     cloud::{
         Balancers, Change, Cloud, Difference, Judged, JudgedBalancers, JudgedMachines, JudgedRoutes, Routing, Settings,
-        Shared, fill_in, machine_of,
+        Shared, fill_in, machine_of, numbered,
     },
     component, example,
     process::Program,
@@ -43,6 +43,9 @@ const SERVICES: [(&str, &str); 4] = [
     ("neutron", "https://neutron.example.com:9696"),
     ("octavia", "https://octavia.example.com:9876"),
 ];
+
+/// Servers that Nova makes at most for one question: each is a second of its CPU.
+const MADE_MAX: usize = 20;
 
 /// The driver of Octavia without a network behind it. All tests of a process share the services;
 /// each has a project of its own.
@@ -157,6 +160,19 @@ impl OpenStack {
         self.ask("endpoints", [("urls", urls)]).map(drop)
     }
 
+    /// Servers with these names: the first of them made by Nova, the others copies.
+    fn servers(&self, names: &[String], made: usize) -> Result<Vec<Node>> {
+        let answer = self.ask("machines", [("names", json!(names)), ("made", json!(made))])?;
+        let machines: Vec<Machine> = Vec::deserialize(answer.get("machines").unwrap_or(&Value::Null))?;
+        let node = |Machine { id, name, address }| Node {
+            name,
+            provider_id: Some(format!("{SCHEME}{id}")),
+            addresses: vec![NodeAddress { kind: AddressKind::InternalIp, address }],
+            ..Node::default()
+        };
+        Ok(machines.into_iter().map(node).collect())
+    }
+
     fn lines(&self, what: &str) -> Result<Vec<String>> {
         let answer = self.ask(what, [])?;
         Ok(Vec::deserialize(answer.get("lines").unwrap_or(&Value::Null))?)
@@ -238,15 +254,8 @@ impl Cloud for OpenStack {
     }
 
     async fn add_machines(&self, names: &[String]) -> Result<Vec<Node>> {
-        let answer = self.ask("machines", [("names", json!(names))])?;
-        let machines: Vec<Machine> = Vec::deserialize(answer.get("machines").unwrap_or(&Value::Null))?;
-        let node = |Machine { id, name, address }| Node {
-            name,
-            provider_id: Some(format!("{SCHEME}{id}")),
-            addresses: vec![NodeAddress { kind: AddressKind::InternalIp, address }],
-            ..Node::default()
-        };
-        Ok(machines.into_iter().map(node).collect())
+        let made = if names.len() > MADE_MAX { 1 } else { names.len() };
+        self.servers(names, made)
     }
 
     async fn stop_machine(&self, node: &Node) -> Result<()> {
@@ -399,11 +408,17 @@ impl Judged for WithApplicationCredential {
     }
 }
 
+#[async_trait]
 impl JudgedBalancers for WithApplicationCredential {
     fn compared() -> Vec<Change> {
         let mut services = changes::more_services();
         services.extend(changes::changes());
         services
+    }
+
+    /// The vendor's provider asks for the port of the first node, also when one has left.
+    async fn add_members(&self, count: usize) -> Result<Vec<Node>> {
+        self.0.servers(&numbered(count), 2)
     }
 }
 

@@ -201,7 +201,7 @@ fn count<C: Cloud>(requests: &[Request]) -> usize {
 impl<C: JudgedBalancers> Both<C> {
     async fn start() -> Result<Self> {
         let world = World::<C>::start().await?;
-        let nodes = set(world.cloud.add_numbered_machines(COMPARED_NODES).await?);
+        let nodes = set(world.cloud.add_members(COMPARED_NODES).await?);
         let proxy = Proxy::start(&world.cloud.services(), C::HTTPS).await?;
         let vendor = Vendor::open(&world.cloud.vendor(proxy.origins())?, &nodes)?;
         let empty = world.cloud.balancers().await?;
