@@ -116,7 +116,8 @@ pub(super) struct Spec {
     /// Retain, after which it stays until a Service adopts it or a person deletes it. The
     /// annotation skysail.dev/deletion-policy of a Service, which is Delete or Retain, decides for
     /// that Service. Default: Delete.
-    // Optional, as `paused`.
+    // Optional, as `paused`. `bounds.rs` has the values.
+    #[schemars(with = "Option<String>")]
     deletion_policy: Option<DeletionPolicySpec>,
     /// Source of the component: exactly one of the fields. The source is watched, and a new
     /// component is rolled out while the manager runs.
@@ -160,7 +161,7 @@ pub(super) struct Spec {
 }
 
 /// What becomes of a load balancer whose Service goes.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) enum DeletionPolicySpec {
     Delete,
     Retain,

@@ -291,7 +291,7 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
 }
 
 #[test]
-fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
+fn a_rollback_is_reported_once() {
     let (mut life, good) = (Life::default(), provider_state(None));
     life.step("it serves", &good, Some(&serving(1)));
     let rolled_back = refused(2, Stage::Active, RefusalReason::ProbationTrap, "a call trapped: wasm trap");
@@ -300,14 +300,7 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
     again.refused.as_mut().unwrap().retried = true;
     life.step("a retry was requested, and it is rolled back again", &good, Some(&again));
     life.step("no change", &good, Some(&again));
-    let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
     life.step("the retry is no longer requested", &good, Some(&rolled_back));
-    let unreachable = SlotStatus { source_failure: Some(failure), ..rolled_back.clone() };
-    life.step("the registry is unreachable", &good, Some(&unreachable));
-    life.step("the registry is reachable again", &good, Some(&rolled_back));
-    life.step("the object is invalid", &provider_state(Some("spec.limits.fuel: 1 is too little")), Some(&rolled_back));
-    let bad = refused(3, Stage::Offered, RefusalReason::CompileFailed, "it is not valid wasm");
-    life.step("a bad release", &good, Some(&bad));
     expect![[r#"
         --- it serves
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
@@ -342,6 +335,37 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
+    "#]].assert_eq(&life.story);
+}
+
+#[test]
+fn a_failed_source_and_a_refusal_are_each_reported_once() {
+    let (mut life, good) = (Life::default(), provider_state(None));
+    life.step("it serves", &good, Some(&serving(1)));
+    let rolled_back = refused(2, Stage::Active, RefusalReason::ProbationTrap, "a call trapped: wasm trap");
+    life.step("it is rolled back", &good, Some(&rolled_back));
+    let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
+    let unreachable = SlotStatus { source_failure: Some(failure), ..rolled_back.clone() };
+    life.step("the registry is unreachable", &good, Some(&unreachable));
+    life.step("the registry is reachable again", &good, Some(&rolled_back));
+    life.step("the object is invalid", &provider_state(Some("spec.limits.fuel: 1 is too little")), Some(&rolled_back));
+    let bad = refused(3, Stage::Offered, RefusalReason::CompileFailed, "it is not valid wasm");
+    life.step("a bad release", &good, Some(&bad));
+    expect![[r#"
+        --- it serves
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 1: release simcloud 1.2.3 (sha256:010101010101) from the source serves
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
+        EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
+        --- it is rolled back
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
+        EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
         --- the registry is unreachable
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False RegistryUnreachable since 2: the registry cannot be reached

@@ -80,6 +80,9 @@ impl Nodes {
     }
 }
 
+/// The steps of a case in this account, each with its name.
+type Steps<C> = fn(&C, fn(&mut Service)) -> Vec<(&'static str, Step)>;
+
 /// What a step did.
 #[derive(Debug)]
 struct Done {
@@ -92,10 +95,7 @@ struct Done {
 /// Comparisons at the same time. Most of the time all wait for the cloud.
 const ACCOUNTS: usize = 3;
 
-async fn compare_all<C: Sandboxed + 'static>(
-    changes: Vec<Change>,
-    steps: fn(&C, fn(&mut Service)) -> Vec<(&'static str, Step)>,
-) -> Result<()> {
+async fn compare_all<C: Sandboxed + 'static>(changes: Vec<Change>, steps: Steps<C>) -> Result<()> {
     let left = Arc::new(Mutex::new(changes.into_iter()));
     let accounts = (0..ACCOUNTS).map(|_| {
         let (left, runtime) = (Arc::clone(&left), Handle::current());
@@ -111,10 +111,7 @@ async fn compare_all<C: Sandboxed + 'static>(
 }
 
 /// Compares the cases that are left, until none is; the value has the differences.
-async fn compare_each<C: Sandboxed>(
-    left: &Mutex<impl Iterator<Item = Change>>,
-    steps: fn(&C, fn(&mut Service)) -> Vec<(&'static str, Step)>,
-) -> Result<String> {
+async fn compare_each<C: Sandboxed>(left: &Mutex<impl Iterator<Item = Change>>, steps: Steps<C>) -> Result<String> {
     let (mut found, mut clean) = (String::new(), None);
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
     while let Some((name, change)) = next() {
