@@ -8,10 +8,7 @@ use skysail_provider::Service;
 use tokio::time::Instant;
 
 use super::{
-    super::{
-        plan::{ObjectOwner, PlanAnswers},
-        retention::Records,
-    },
+    super::plan::{ObjectOwner, PlanAnswers},
     *,
 };
 use crate::{
@@ -36,8 +33,6 @@ fn observed() -> Observed {
         may_hold: vec![1, 2],
         emptied: Vec::new(),
         paused: Vec::new(),
-        retains: Vec::new(),
-        records: Records::default(),
         answers: PlanAnswers::default(),
         shared: Nodes::default().shared(0),
         generation: (1, 7),
@@ -48,9 +43,9 @@ fn observed() -> Observed {
 
 fn plans() -> Vec<(&'static str, Plan)> {
     let service = || service("one");
-    let cleanup = |misnamed| Plan::Cleanup { service: service(), holders: vec![1], retained: Vec::new(), misnamed };
+    let cleanup = |misnamed| Plan::Cleanup { service: service(), holders: vec![1], misnamed };
     vec![
-        ("ensure", Plan::Ensure { service: service(), add_finalizer: false, repeated: false, claims: false }),
+        ("ensure", Plan::Ensure { service: service(), add_finalizer: false, repeated: false }),
         ("update", Plan::Update(service())),
         ("confirm", Plan::Confirm(service())),
         ("cleanup", cleanup(false)),
