@@ -1,15 +1,11 @@
 //! What the component leaves in the cloud, compared with what the vendor's Go provider leaves.
 
-use std::{
-    fmt::Write as _,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt::Write as _, sync::Arc};
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use skysail_provider::{NodeSet, Service};
-use tokio::runtime::Handle;
 
-use super::{differences, without};
+use super::{Cases, differences, in_accounts, without};
 use crate::{
     cloud::{COMPARED_NODES, Change, Cloud, Difference, JudgedBalancers, Shared},
     proxy::{Proxy, Request},
@@ -56,34 +52,19 @@ struct Made {
     whole: Vec<String>,
 }
 
-/// Accounts of one comparison. Most of the time both wait for the cloud.
-const ACCOUNTS: usize = 3;
-
 /// For each Service the component and the vendor's provider leave the same in the cloud; each finds
 /// nothing to write where it takes over from the other; the component needs no more requests.
 ///
 /// # Errors
 /// All differences without a reason, a line each.
 pub async fn the_component_does_what_the_vendors_provider_does<C: JudgedBalancers + 'static>() -> Result<()> {
-    let left = Arc::new(Mutex::new(C::compared().into_iter().enumerate()));
-    let accounts = (0..ACCOUNTS).map(|_| {
-        let (left, runtime) = (Arc::clone(&left), Handle::current());
-        // A task of its own: a question to the vendor's program occupies the task of its account.
-        tokio::task::spawn_blocking(move || runtime.block_on(compare_each::<C>(&left)))
-    });
-    let mut found = String::new();
-    for account in accounts.collect::<Vec<_>>() {
-        found.push_str(&account.await.context("a comparison panicked")??);
-    }
-    ensure!(found.is_empty(), "{found}");
-    Ok(())
+    in_accounts(C::compared().into_iter().enumerate().collect(), compare_each::<C>).await
 }
 
 /// Compares the Services that are left, until none is; the value has the differences.
-async fn compare_each<C: JudgedBalancers>(left: &Mutex<impl Iterator<Item = (usize, Change)>>) -> Result<String> {
+async fn compare_each<C: JudgedBalancers>(cases: Arc<Cases<(usize, Change)>>) -> Result<String> {
     let (mut found, mut clean) = (String::new(), None);
-    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
-    while let Some((number, (name, change))) = next() {
+    while let Some((number, (name, change))) = cases.take() {
         // What one leaves is nothing to the next: another account if it leaves anything.
         let both = match clean.take() {
             Some(both) => both,

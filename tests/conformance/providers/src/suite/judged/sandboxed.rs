@@ -4,13 +4,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use skysail_provider::{NodeSet, Service};
-use tokio::runtime::Handle;
 
+use super::{Cases, in_accounts};
 use crate::{
     cloud::{COMPARED_NODES, Change, Sandboxed},
     proxy::{Proxy, Request},
@@ -24,7 +24,7 @@ use crate::{
 /// # Errors
 /// All differences without a reason, a line each.
 pub async fn the_vendors_code_serves_in_the_sandbox_as_it_does_elsewhere<C: Sandboxed + 'static>() -> Result<()> {
-    compare_all::<C>(C::compared(), |account, change| {
+    let steps: Steps<C> = |account, change| {
         let mut service = web(account, "web");
         change(&mut service);
         account.require(&mut service);
@@ -37,8 +37,8 @@ pub async fn the_vendors_code_serves_in_the_sandbox_as_it_does_elsewhere<C: Sand
             ("all nodes", update(Nodes::All)),
             ("deleted", delete),
         ]
-    })
-    .await
+    };
+    in_accounts(C::compared(), move |cases| compare_each(cases, steps)).await
 }
 
 /// For each change of a Service, the code in the sandbox does what it does as a program.
@@ -46,15 +46,15 @@ pub async fn the_vendors_code_serves_in_the_sandbox_as_it_does_elsewhere<C: Sand
 /// # Errors
 /// All differences without a reason, a line each.
 pub async fn the_vendors_code_changes_in_the_sandbox_what_it_changes_elsewhere<C: Sandboxed + 'static>() -> Result<()> {
-    compare_all::<C>(C::start().await?.changes(), |account, change| {
+    let steps: Steps<C> = |account, change| {
         let before = web(account, "web");
         let mut after = before.clone();
         change(&mut after);
         account.require(&mut after);
         let delete = Step::Delete(after.clone());
         vec![("before the change", Step::Ensure(before)), ("changed", Step::Ensure(after)), ("deleted", delete)]
-    })
-    .await
+    };
+    in_accounts(C::start().await?.changes(), move |cases| compare_each(cases, steps)).await
 }
 
 /// What a controller asks for.
@@ -92,29 +92,10 @@ struct Done {
     left: Vec<String>,
 }
 
-/// Comparisons at the same time. Most of the time all wait for the cloud.
-const ACCOUNTS: usize = 3;
-
-async fn compare_all<C: Sandboxed + 'static>(changes: Vec<Change>, steps: Steps<C>) -> Result<()> {
-    let left = Arc::new(Mutex::new(changes.into_iter()));
-    let accounts = (0..ACCOUNTS).map(|_| {
-        let (left, runtime) = (Arc::clone(&left), Handle::current());
-        // A task of its own: a question to the vendor's program occupies the task of its account.
-        tokio::task::spawn_blocking(move || runtime.block_on(compare_each::<C>(&left, steps)))
-    });
-    let mut found = String::new();
-    for account in accounts.collect::<Vec<_>>() {
-        found.push_str(&account.await.context("a comparison panicked")??);
-    }
-    ensure!(found.is_empty(), "{found}");
-    Ok(())
-}
-
 /// Compares the cases that are left, until none is; the value has the differences.
-async fn compare_each<C: Sandboxed>(left: &Mutex<impl Iterator<Item = Change>>, steps: Steps<C>) -> Result<String> {
+async fn compare_each<C: Sandboxed>(cases: Arc<Cases<Change>>, steps: Steps<C>) -> Result<String> {
     let (mut found, mut clean) = (String::new(), None);
-    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
-    while let Some((name, change)) = next() {
+    while let Some((name, change)) = cases.take() {
         // What the code leaves is nothing to the next case: other accounts if it leaves anything.
         let both = match clean.take() {
             Some(both) => both,
