@@ -24,7 +24,7 @@ use skysail_provider::{Call, Error, EventSink, ProviderEvent};
 
 use self::{functions::Function, repeat::Spent};
 use crate::{
-    args::{CallArgs, LoggingFormat, ProviderOfCallArgs},
+    args::{CallArgs, LoggingFormat, ProviderOfCallArgs, RecordArgs},
     commands::recordings::Folder,
     component_file::{self, Contents},
     exit::{MarkExt as _, Reason},
@@ -52,11 +52,8 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let function = functions::parse(&args.function, arguments).or_exit(Reason::Usage)?;
     let offer = component(&args.file, spec.limits.component_bytes)?;
     let mut services = providers::services(&mut Registry::default())?;
-    let (folder, redact) =
-        Folder::of(args.recording.record.as_ref(), &args.recording.redact).or_exit(Reason::Usage)?.unzip();
-    if let Some(redact) = redact {
-        services.recorder = services.recorder.recording(redact);
-    }
+    let RecordArgs { record, redact } = &args.recording;
+    let folder = Folder::of(record.as_ref(), redact, &mut services.recorder).or_exit(Reason::Usage)?;
     let options = providers::slot_options(&spec, None)?;
     let mut spent = Spent::new(&args.function, &spec.limits, services.recorder.subscribe()).recorded(folder);
     let checks_config = matches!(function, Function::Identity(identity::Function::CheckConfig { .. }));

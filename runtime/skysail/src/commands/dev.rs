@@ -35,7 +35,7 @@ use self::{
 };
 use super::run::{FollowFile, entries};
 use crate::{
-    args::{DevArgs, LoggingFormat},
+    args::{DevArgs, LoggingFormat, RecordArgs},
     commands::recordings::Folder,
     exit::{MarkExt as _, Reason, TASK_PANICKED},
     provider_file::{self, ComponentSource},
@@ -118,11 +118,8 @@ impl Dev {
         let file = provider_file::load(&path).or_exit(Reason::Usage)?;
         let mut registry = Registry::default();
         let mut services = providers::services(&mut registry)?;
-        let (folder, redact) =
-            Folder::of(args.recording.record.as_ref(), &args.recording.redact).or_exit(Reason::Usage)?.unzip();
-        if let Some(redact) = redact {
-            services.recorder = services.recorder.recording(redact);
-        }
+        let RecordArgs { record, redact } = &args.recording;
+        let folder = Folder::of(record.as_ref(), redact, &mut services.recorder).or_exit(Reason::Usage)?;
         if let Some(folder) = folder {
             let calls = services.recorder.subscribe();
             ties.spawn(folder.write_each(calls));

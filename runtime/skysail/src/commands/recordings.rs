@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use skysail_host::{
-    CallRecord, read_file,
+    CallRecord, CallRecorder, read_file,
     recording::{Recording, Redact},
     write_own_file,
 };
@@ -45,15 +45,21 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// The folder that the flags name, which is made where it is missing, and the rules of the
-    /// redaction; none if calls are not recorded.
+    /// The folder that the flags name, which is made where it is missing; none if they name none.
+    /// Makes the recorder record each call.
     ///
     /// # Errors
     /// A rule is wrong, or the folder cannot be made or read.
-    pub(crate) fn of(record: Option<&PathBuf>, redact: &[String]) -> anyhow::Result<Option<(Self, Redact)>> {
+    pub(crate) fn of(
+        record: Option<&PathBuf>,
+        redact: &[String],
+        recorder: &mut CallRecorder,
+    ) -> anyhow::Result<Option<Self>> {
         let Some(path) = record else { return Ok(None) };
         let redact = Redact::parse(redact).context("--redact")?;
-        Ok(Some((Self::open(path.clone()).context("--record")?, redact)))
+        let folder = Self::open(path.clone()).context("--record")?;
+        *recorder = recorder.clone().recording(redact);
+        Ok(Some(folder))
     }
 
     /// A folder, which is made where it is missing.

@@ -68,7 +68,6 @@ async fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
 #[derive(Debug)]
 pub(super) struct NotExported {
     origin: String,
-    interface: String,
     /// Interface and function.
     pub(super) function: String,
 }
@@ -77,7 +76,8 @@ impl std::error::Error for NotExported {}
 
 impl fmt::Display for NotExported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { origin, interface, function: _ } = self;
+        let Self { origin, function } = self;
+        let (interface, _) = function.split_once('.').unwrap_or_default();
         write!(f, "{origin} does not export {interface}; choose recordings of the interfaces that it exports")
     }
 }
@@ -138,9 +138,7 @@ async fn once(
             let exported = release.interfaces();
             let (interface, _) = recording.function.split_once('.').unwrap_or_default();
             if !exported.iter().any(|exported| exported.name() == interface) {
-                let missing =
-                    NotExported { origin, interface: interface.to_owned(), function: recording.function.clone() };
-                return Ok(Err(missing));
+                return Ok(Err(NotExported { origin, function: recording.function.clone() }));
             }
             let info = describe(&sandbox, &release).await.context("identity.describe").or_exit(Reason::Refused)?;
             // A recording is one call, also if the component asks for smaller pages.

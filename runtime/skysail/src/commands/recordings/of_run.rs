@@ -23,8 +23,7 @@ impl Recordings {
     /// # Errors
     /// A rule is wrong, or the folder cannot be made.
     pub(crate) fn of(args: &RecordingArgs, recorder: &mut CallRecorder) -> anyhow::Result<Option<Self>> {
-        if let Some((folder, redact)) = Folder::of(args.record.as_ref(), &args.redact)? {
-            *recorder = recorder.clone().recording(redact);
+        if let Some(folder) = Folder::of(args.record.as_ref(), &args.redact, recorder)? {
             return Ok(Some(Self::Each(folder, recorder.subscribe())));
         }
         Ok(Failures::of(args, recorder)?.map(Self::Failed))
