@@ -5,6 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Call, Code, EventKind, Fence, Interface, ObjectReference, Result};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use crate::{
     clients::Clients,
@@ -19,7 +20,7 @@ use crate::{
     nodes::Nodes,
     ownership::{self, Owner},
     pauses::Pauses,
-    progress::{self, Progress},
+    progress::{self, Progress, Work},
     report::{Actor, Reporter, cluster},
     service_locks::ServiceLocks,
     service_spec,
@@ -85,9 +86,9 @@ impl Context {
         Call { object, events, fence: self.fence.clone(), dry_run, ..Call::default() }
     }
 
-    /// Runs `work` as one turn of this provider's worker, described by `what`.
-    pub(crate) async fn turn<F: Future>(&self, lane: &Lane, what: impl Into<String>, work: F) -> F::Output {
-        self.progress.turn(&lane.name, what, work).await
+    /// Runs `work` as one turn of this provider's worker, in a span: the root of a trace.
+    pub(crate) async fn turn<F: Future>(&self, lane: &Lane, what: Work<'_>, work: F) -> F::Output {
+        self.progress.turn(&lane.name, what.to_string(), work).instrument(what.span(&lane.name)).await
     }
 
     /// Whether the provider's settings configure the interface, by its answer to a whole list or

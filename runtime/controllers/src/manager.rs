@@ -35,8 +35,9 @@ use crate::{
     lanes::Changes,
     ledger::Ledger,
     metrics::ControllerMetrics,
+    names::controllers,
     node, node_lifecycle,
-    progress::Progress,
+    progress::{Progress, Work},
     providers::Providers,
     report::{Activity, Reporter},
     route, service,
@@ -411,7 +412,7 @@ async fn serve_services((context, lane): Shared) {
                 let (context, lane) = (Arc::clone(&context), Arc::clone(&lane));
                 running.spawn(async move {
                     let turn = service::run(&context, &lane, &key);
-                    let next = context.turn(&lane, format!("the Service {key}"), turn).await;
+                    let next = context.turn(&lane, Work::Service(&key), turn).await;
                     lane.services.done(key, next);
                 });
             }
@@ -453,7 +454,8 @@ async fn serve_nodes((context, lane): Shared) {
             return;
         }
         let names: Vec<String> = std::iter::from_fn(|| queue.try_next()).collect();
-        context.turn(&lane, "the initialisation of nodes", node::run(&context, &lane, names)).await;
+        let work = Work::Pass(controllers::CLOUD_NODE, "initialisation of nodes");
+        context.turn(&lane, work, node::run(&context, &lane, names)).await;
     }
 }
 
@@ -463,7 +465,8 @@ async fn serve_addresses((context, lane): Shared) {
     }
     let wake = &lane.passes;
     loop {
-        context.turn(&lane, "the update of nodes' addresses", node::update_all(&context, &lane)).await;
+        let work = Work::Pass(controllers::CLOUD_NODE, "update of nodes' addresses");
+        context.turn(&lane, work, node::update_all(&context, &lane)).await;
         let period = context.settings.node_status_update_frequency;
         // The next pass begins when the period ends or a trigger asks for it.
         if lane.stop.run_until_cancelled(timeout(period, wake.notified())).await.is_none() {
@@ -479,7 +482,7 @@ async fn serve_lifecycle((context, lane): Shared) {
     let mut state = node_lifecycle::LifecycleState::new();
     loop {
         let pass = node_lifecycle::run(&context, &lane, &mut state);
-        context.turn(&lane, "the node lifecycle", pass).await;
+        context.turn(&lane, Work::Pass(controllers::CLOUD_NODE_LIFECYCLE, "node lifecycle"), pass).await;
         if timeout(context.settings.node_monitor_period, lane.stop.cancelled()).await.is_ok() {
             return;
         }

@@ -10,11 +10,15 @@
 //! another replica, or a new process, may have a way to the API server that this one lacks.
 
 use std::{
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use tokio::{sync::watch::Receiver, time::Instant};
+use tracing::{Span, field::Empty};
+
+use crate::{names::controllers, watch::ObjectKey};
 
 /// The longest time between two steps of a turn, without calls of the provider. It covers two
 /// requests at their deadlines (35 s each) and the throttle.
@@ -26,6 +30,54 @@ pub const FIRST_LIST_MAX: Duration = Duration::from_mins(10);
 
 tokio::task_local! {
     static TURN: Arc<Turn>;
+}
+
+/// What a turn is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work<'a> {
+    /// One Service.
+    Service(&'a ObjectKey),
+    /// A pass of this controller over many objects, with its name after "the".
+    Pass(&'static str, &'static str),
+}
+
+impl Work<'_> {
+    /// The span of the turn, with the names of the controllers' log lines. [`fail`] completes the
+    /// span.
+    pub(crate) fn span(self, provider: &str) -> Span {
+        let (controller, service, pass) = match self {
+            Self::Service(key) => (controllers::SERVICE, Some(key), None),
+            Self::Pass(controller, pass) => (controller, None, Some(pass)),
+        };
+        tracing::debug_span!(
+            "reconcile",
+            controller.name = controller,
+            controller.pass = pass,
+            provider.name = provider,
+            object.kind = service.map(|_| "Service"),
+            object.namespace = service.map(|key| &*key.namespace),
+            object.name = service.map(|key| &*key.name),
+            "error.type" = Empty,
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+        )
+    }
+}
+
+impl fmt::Display for Work<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(key) => write!(f, "the Service {key}"),
+            Self::Pass(_, pass) => write!(f, "the {pass}"),
+        }
+    }
+}
+
+/// Notes in the span of the running turn that it failed: the code of the error, and its text. Of
+/// several failures of a pass the last one stays.
+pub(crate) fn fail(code: &'static str, text: &str) {
+    let span = Span::current();
+    span.record("error.type", code).record("otel.status_code", "ERROR").record("otel.status_description", text);
 }
 
 /// The running turns and the first lists; cloning shares them.

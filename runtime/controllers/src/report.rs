@@ -18,6 +18,7 @@ use crate::{
     held::DryRuns,
     metrics::{ControllerMetrics, OutcomeLabels},
     names::{self, reasons},
+    progress,
 };
 
 /// A slow reader misses lines; it does not delay a controller.
@@ -150,13 +151,16 @@ impl Reporter {
         if let Some(dry_runs) = &self.dry_runs {
             dry_runs.failed(&actor.provider, object, text.clone());
         }
+        let expected = is_expected(error);
+        if !expected {
+            progress::fail(outcome, &text);
+        }
         let logged = match object.kind {
             "Node" => self.repeats.log((actor.controller, actor.provider.clone(), outcome), &text),
             _ => Some(0),
         };
         let next_try = next_try.map(|after| format!("{after:?}"));
         let then = next_try.as_ref().map_or_else(String::new, |after| format!("; next try in {after}"));
-        let expected = is_expected(error);
         match (logged, expected) {
             (Some(omitted), true) => {
                 log!(

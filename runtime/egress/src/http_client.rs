@@ -41,7 +41,7 @@ use http::{Method, Request, Uri};
 use http_body_util::Full;
 use skysail_provider::{Limit, LimitHit, text::one_line};
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, field::Empty};
 
 pub use crate::resolver::{Resolver, SystemResolver};
 use crate::{
@@ -174,7 +174,16 @@ impl HttpClient {
         request: HttpRequest,
     ) -> Result<HttpResponse, Failure> {
         let (method, url) = (shown(&request.method), shown(request.url.split(['?', '#']).next().unwrap_or_default()));
-        let span = tracing::debug_span!("http request", http.method = method, http.url = url);
+        // The names of OpenTelemetry's conventions: `skysail run` can export its spans.
+        let span = tracing::debug_span!(
+            "http request",
+            http.request.method = method,
+            url.full = url,
+            http.response.status_code = Empty,
+            "error.type" = Empty,
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+        );
         let noted = budget.note_request(method, url);
         let reads = matches!(budget.writes(), Writes::Held(_)) && request.method == "GET";
         let read = reads.then(|| Target::parse(&request.url).ok()).flatten().map(|target| target.url.to_string());
@@ -188,14 +197,21 @@ impl HttpClient {
                     dry_run.read(url, &response.body);
                 }
                 tracing::debug!(
-                    http.status = response.status,
-                    http.response_bytes = response.body.len(),
+                    http.response.status_code = response.status,
+                    http.response.body.size = response.body.len(),
                     "request answered"
                 );
+                span.record("http.response.status_code", response.status);
+                if response.status >= 400 {
+                    span.record("error.type", response.status).record("otel.status_code", "ERROR");
+                }
             }
             Err(failure) => {
                 noted.ended(RequestEnd::Failed(failure.kind));
-                tracing::debug!(http.failure = failure.kind.name(), reason = failure.message, "request failed");
+                let kind = failure.kind.name();
+                tracing::debug!("error.type" = kind, reason = failure.message, "request failed");
+                span.record("error.type", kind).record("otel.status_code", "ERROR");
+                span.record("otel.status_description", &*failure.message);
             }
         }
         result

@@ -27,7 +27,7 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
 };
-use tracing::Instrument as _;
+use tracing::{Instrument as _, field::Empty};
 use wasmtime::{Store, component::Instance};
 
 use crate::{
@@ -108,6 +108,13 @@ where
         provider.name = sandbox.name(),
         provider.operation = name,
         component.digest = release.digest(),
+        call.fuel = Empty,
+        call.cpu_us = Empty,
+        call.http_requests = Empty,
+        call.memory_peak_bytes = Empty,
+        "error.type" = Empty,
+        otel.status_code = Empty,
+        otel.status_description = Empty,
     );
     let mut running = Running::new(sandbox, release, call, name);
     if let Purpose::Comparing(seen) = purpose {

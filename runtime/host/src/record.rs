@@ -14,6 +14,7 @@ use prometheus_client::{
 use serde_json::Value;
 use skysail_provider::{Code, Limit, LimitHit, ObjectReference};
 use tokio::sync::{broadcast, mpsc};
+use tracing::Span;
 
 use crate::{
     Fault,
@@ -458,6 +459,7 @@ impl CallRecorder {
     pub(crate) fn record(&self, record: CallRecord) {
         self.metrics.observe(&record);
         log_call(&record);
+        note_in_span(&record);
         if self.observers.receiver_count() > 0 {
             #[expect(clippy::let_underscore_must_use, reason = "the last observer may go at any time")]
             let _ = self.observers.send(Arc::new(record));
@@ -505,6 +507,20 @@ fn log_call(record: &CallRecord) {
         }
         CallOutcome::Ok => event!(tracing::Level::DEBUG, "provider call done",),
         CallOutcome::Cancelled => event!(tracing::Level::DEBUG, "provider call cancelled",),
+    }
+}
+
+/// Completes the span of the call, after the log line, so that the line has each field once.
+fn note_in_span(record: &CallRecord) {
+    let span = Span::current();
+    span.record("call.fuel", record.fuel)
+        .record("call.cpu_us", micros(record.cpu))
+        .record("call.http_requests", record.http.requests)
+        .record("call.memory_peak_bytes", record.memory_peak);
+    if let CallOutcome::Failed { message, .. } = &record.outcome {
+        span.record("error.type", record.outcome.category())
+            .record("otel.status_code", "ERROR")
+            .record("otel.status_description", message);
     }
 }
 

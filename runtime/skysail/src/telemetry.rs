@@ -1,9 +1,13 @@
-//! Logging to standard error. Only this file uses the subscriber.
+//! Logging to standard error, and traces. Only this module uses the subscriber.
 
 use anyhow::{Context as _, anyhow};
 use tracing_subscriber::{EnvFilter, Registry, filter::ParseError, fmt, prelude::*, reload};
 
 use crate::args::LoggingFormat;
+
+mod traces;
+
+pub(crate) use traces::Traces;
 
 /// Libraries whose log lines only repeat what a line or an error of this program says: kube logs
 /// each failed request and each failed watch, and its caller reports it too. A filter that names
@@ -54,6 +58,14 @@ fn directives(text: &str) -> String {
 /// # Errors
 /// The filter is invalid, or logging has been started already.
 pub(crate) fn init(log: &str, format: LoggingFormat) -> anyhow::Result<Verbosity> {
+    init_with(log, format, None)
+}
+
+/// Starts logging to standard error, and the export of traces.
+///
+/// # Errors
+/// The filter is invalid, or logging has been started already.
+pub(crate) fn init_with(log: &str, format: LoggingFormat, traces: Option<&Traces>) -> anyhow::Result<Verbosity> {
     // Templates leave empty environment variables: an empty filter means the default, not silence.
     let log = if log.trim().is_empty() { "info" } else { log };
     // The text of this error includes its cause, so the cause is not added as a source.
@@ -69,7 +81,8 @@ pub(crate) fn init(log: &str, format: LoggingFormat) -> anyhow::Result<Verbosity
         LoggingFormat::Text => layer.with_target(false).boxed(),
         LoggingFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(layer.with_filter(filter)).try_init().context("logging was started twice")?;
+    let logging = tracing_subscriber::registry().with(layer.with_filter(filter));
+    logging.with(traces.map(Traces::layer)).try_init().context("logging was started twice")?;
     Ok(Verbosity(handle))
 }
 

@@ -17,11 +17,12 @@ use super::{Ended, Failure, ReportedRoutes, run};
 use crate::{
     backoff::retry_counted,
     context::Context,
-    error::Error,
+    error::{Error, chain},
     lane::Lane,
     metrics::RouteSyncLabels,
     names::controllers,
     nodes::NodeView,
+    progress::{Work, fail},
     queue::{Next, WorkQueue},
     report::Actor,
 };
@@ -71,7 +72,15 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
         let begun = Instant::now();
         releases.mark_unchanged();
         rotations.mark_unchanged();
-        let ended = context.turn(&lane, "the routes", run(&context, &lane, &mut reported, stop)).await;
+        let work = Work::Pass(controllers::ROUTE, "routes");
+        let pass = async {
+            let ended = run(&context, &lane, &mut reported, stop).await;
+            if let Some((_, error)) = ended.failures().and_then(|(_, failures)| failures.last()) {
+                fail(error.category(), &chain(error));
+            }
+            ended
+        };
+        let ended = context.turn(&lane, work, pass).await;
         count(&context, &ended);
         let now = Instant::now();
         let next = if watch_based {

@@ -40,7 +40,7 @@ use crate::{
     lane::Lane,
     metrics::ProviderLabels,
     names::{controllers, reasons},
-    progress,
+    progress::{self, Work},
     report::{Actor, cluster},
     service_spec::{convert, has_finalizer, is_load_balancer},
 };
@@ -59,7 +59,7 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &Cancellation
     let mut unwanted = UnwantedScans::default();
     while timeout(context.settings.orphan_scan_period, stop.cancelled()).await.is_err() {
         let scan = scan(context, lane, &mut unwanted, stop);
-        context.turn(lane, "the scan for orphaned load balancers", scan).await;
+        context.turn(lane, Work::Pass(controllers::SERVICE, "scan for orphaned load balancers"), scan).await;
     }
 }
 

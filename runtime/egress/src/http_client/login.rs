@@ -13,6 +13,10 @@ use http::Request;
 use http_body_util::Full;
 use skysail_provider::text::with_causes;
 use tokio::time::{Instant, timeout_at};
+use tracing::{
+    Instrument as _, Span,
+    field::{Empty, display},
+};
 
 use super::{Failure, FailureKind, HttpBudget, HttpClient};
 use crate::{
@@ -69,7 +73,16 @@ impl HttpClient {
                 session: Arc::clone(session),
                 accounts: self.accounts.clone(),
             };
-            issuer.log_in().boxed()
+            // Calls that wait for the same login share it; the span is below the first of them.
+            let url = session.login().endpoint().0.url.as_str();
+            let span = tracing::debug_span!(
+                "login",
+                credential.name = &**name,
+                url.full = url,
+                otel.status_code = Empty,
+                otel.status_description = Empty
+            );
+            issuer.log_in().instrument(span).boxed()
         };
         let token = session.token(rejected, issuer);
         let late = || LoginError::Unavailable("the request ended before the login".to_owned());
@@ -100,7 +113,11 @@ impl Issuer {
                 let seconds = issued.lifetime.map(|lifetime| lifetime.as_secs());
                 tracing::info!(credential = %self.name, url, lifetime_seconds = seconds, "logged in");
             }
-            Err(error) => tracing::warn!(credential = %self.name, url, reason = %error, "login failed"),
+            Err(error) => {
+                tracing::warn!(credential = %self.name, url, reason = %error, "login failed");
+                let span = Span::current();
+                span.record("otel.status_code", "ERROR").record("otel.status_description", display(error));
+            }
         }
         result
     }

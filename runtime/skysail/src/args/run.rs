@@ -20,6 +20,7 @@ mod refused;
 mod route_controller;
 mod secure_serving;
 mod service_controller;
+mod traces;
 mod webhook_serving;
 
 use clap::Args;
@@ -60,6 +61,8 @@ pub(crate) struct RunArgs {
     pub(crate) webhooks: webhook_serving::WebhookServingArgs,
     #[command(flatten)]
     pub(crate) log: logging::LogArgs,
+    #[command(flatten)]
+    pub(crate) traces: traces::TracesArgs,
     #[command(flatten)]
     refused: refused::RefusedArgs,
 }

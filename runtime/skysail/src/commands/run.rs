@@ -52,7 +52,7 @@ use crate::{
     provider_file::{self, ProviderFile},
     providers::{self, Fleet, Owner, Surroundings},
     signals::{OF_A_SERVICE, Signals},
-    telemetry::{self, Verbosity},
+    telemetry::{self, Traces, Verbosity},
 };
 
 /// How long shutdown waits for threads that are blocked, after all tasks have ended.
@@ -67,10 +67,16 @@ const CLUSTER_PERIOD: Duration = Duration::from_millis(250);
 /// # Errors
 /// A file or a flag is invalid, the cluster does not answer, or a task failed.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    let verbosity = telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
-    raise_open_files();
     let Threads { work, control } = Threads::start()?;
+    let start = |endpoint| Traces::start(endpoint, args.traces.traces_sampling_rate_per_million, work.handle().clone());
+    let traces = args.traces.endpoint().map(start).transpose().or_exit(Reason::Usage)?;
+    let (filter, format) = (args.log.filter(), args.log.logging_format);
+    let verbosity = telemetry::init_with(filter, format, traces.as_ref()).or_exit(Reason::Usage)?;
+    raise_open_files();
     let outcome = work.block_on(serve(args, verbosity, control.handle()));
+    if let Some(traces) = traces {
+        traces.end();
+    }
     // A blocked thread, for example by a file system that does not answer, must not keep the
     // process alive.
     work.shutdown_timeout(BLOCKED_THREADS_WAIT);

@@ -27,6 +27,7 @@ mod release;
 mod silent_api_server;
 mod simulated;
 mod support_bundle;
+mod traces;
 mod volume_labels;
 mod write_a_provider;
 

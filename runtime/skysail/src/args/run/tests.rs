@@ -369,3 +369,18 @@ fn calls_are_recorded_all_or_where_they_fail_and_redacted_only_then() {
     let neither = parse(&["--redact=x"]).unwrap_err();
     assert!(neither.contains("<--record <DIR>|--record-failures <DIR>>"), "{neither}");
 }
+
+#[test]
+fn an_empty_endpoint_of_traces_means_none_and_a_wrong_one_is_refused() {
+    assert_eq!(parse(&["--otlp-traces-endpoint="]).unwrap().traces.endpoint(), None);
+    let endpoint = parse(&["--otlp-traces-endpoint=https://collector:4318/v1/traces"]).unwrap();
+    assert_eq!(endpoint.traces.endpoint().unwrap().as_str(), "https://collector:4318/v1/traces");
+    for (wrong, reason) in [
+        ("collector:4318", "is neither http nor https; give a URL such as http://collector:4318/v1/traces"),
+        ("/v1/traces", "relative URL without a base; give a URL such as http://collector:4318/v1/traces"),
+        ("http://me:secret@collector/", "set OTEL_EXPORTER_OTLP_HEADERS"),
+    ] {
+        let error = parse(&[&*format!("--otlp-traces-endpoint={wrong}")]).unwrap_err();
+        assert!(error.contains(reason), "{error}");
+    }
+}
