@@ -27,17 +27,28 @@ struct Both<C> {
     empty: Vec<String>,
 }
 
-/// Requests of each call.
-#[derive(Clone, Copy, Debug)]
+/// Requests of each call, a line each ([`distinct`]).
 struct Requests {
-    new: usize,
-    unchanged: usize,
-    one_node_less: usize,
+    new: Vec<String>,
+    unchanged: Vec<String>,
+    one_node_less: Vec<String>,
 }
 
 impl Requests {
-    fn exceeds(self, other: Self) -> bool {
-        self.new > other.new || self.unchanged > other.unchanged || self.one_node_less > other.one_node_less
+    /// The calls that need more requests than the other's, with the requests of both.
+    fn beyond<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = String> + use<'a> {
+        let calls = [
+            ("new", &self.new, &other.new),
+            ("unchanged", &self.unchanged, &other.unchanged),
+            ("one node less", &self.one_node_less, &other.one_node_less),
+        ];
+        calls.into_iter().filter(|(_, ours, theirs)| ours.len() > theirs.len()).map(|(call, ours, theirs)| {
+            format!("{call}: the component needs the requests {ours:#?}, the vendor's provider {theirs:#?}")
+        })
+    }
+
+    fn counts(&self) -> [usize; 3] {
+        [&self.new, &self.unchanged, &self.one_node_less].map(Vec::len)
     }
 }
 
@@ -169,14 +180,14 @@ pub async fn a_deletion_leaves_what_the_vendors_provider_leaves<C: JudgedBalance
     same("what both leave", &world.cloud.balancers().await?, &twice)
 }
 
-/// The number of requests. Equal reads one after the other ask whether the cloud has finished, and
-/// depend on the time that the cloud takes: they count as one.
-fn count<C: Cloud>(requests: &[Request]) -> usize {
+/// The requests. Equal reads one after the other ask whether the cloud has finished, and depend on
+/// the time that the cloud takes: they count as one.
+fn distinct<C: Cloud>(requests: &[Request]) -> Vec<String> {
     let is_equal = |one: &Request, other: &Request| {
         (&one.method, &one.path, &one.body) == (&other.method, &other.path, &other.body)
     };
-    let asks_again = |pair: &&[Request]| matches!(pair, [one, other] if !C::is_write(one) && is_equal(one, other));
-    requests.len() - requests.windows(2).filter(asks_again).count()
+    let distinct = requests.chunk_by(|one, other| !C::is_write(one) && is_equal(one, other));
+    distinct.filter_map(|equal| equal.first().map(line)).collect()
 }
 
 impl<C: JudgedBalancers> Both<C> {
@@ -193,7 +204,7 @@ impl<C: JudgedBalancers> Both<C> {
     /// was cleared, and what a second call writes. All nodes serve at the end.
     async fn vendor_alone(&self, service: &Service) -> Result<(Made, Vec<String>)> {
         let Self { world, vendor, proxy, nodes, .. } = self;
-        let new = count::<C>(&proxy.take());
+        let new = distinct::<C>(&proxy.take());
         let ensured = world.cloud.balancers().await?;
         vendor.ensure(service, nodes)?.map_err(Error::msg).context("a second call of the vendor's provider")?;
         let again = proxy.take();
@@ -202,11 +213,11 @@ impl<C: JudgedBalancers> Both<C> {
             vendor.update(service, nodes)?.map_err(Error::msg).context("the vendor's provider updates")
         };
         update(&one_less(nodes))?;
-        let one_node_less = count::<C>(&proxy.take());
+        let one_node_less = distinct::<C>(&proxy.take());
         let updated = world.cloud.balancers().await?;
         update(nodes)?;
         let whole = world.cloud.balancers().await?;
-        let requests = Requests { new, unchanged: count::<C>(&again), one_node_less };
+        let requests = Requests { new, unchanged: distinct::<C>(&again), one_node_less };
         Ok((Made { requests, ensured, updated, whole }, usual))
     }
 
@@ -215,12 +226,12 @@ impl<C: JudgedBalancers> Both<C> {
         let Self { world, nodes, .. } = self;
         world.proxy.clear();
         world.ensure(service, nodes).await.context("the component begins")?;
-        let new = count::<C>(&world.proxy.take());
+        let new = distinct::<C>(&world.proxy.take());
         let ensured = world.cloud.balancers().await?;
         world.ensure(service, nodes).await.context("a second call of the component")?;
-        let unchanged = count::<C>(&world.proxy.take());
+        let unchanged = distinct::<C>(&world.proxy.take());
         world.update(service, &one_less(nodes)).await.context("the component updates")?;
-        let one_node_less = count::<C>(&world.proxy.take());
+        let one_node_less = distinct::<C>(&world.proxy.take());
         let updated = world.cloud.balancers().await?;
         world.update(service, nodes).await.context("the component updates to all nodes")?;
         let whole = world.cloud.balancers().await?;
@@ -285,10 +296,8 @@ impl<C: JudgedBalancers> Both<C> {
             ));
         }
         let (ours, theirs) = (ours.requests, theirs.requests);
-        if ours.exceeds(theirs) {
-            problems.push(format!("the component needs {ours:?}, the vendor's provider {theirs:?}"));
-        }
-        tracing::info!(name, ?ours, ?theirs, "requests");
+        problems.extend(ours.beyond(&theirs));
+        tracing::info!(name, ours = ?ours.counts(), theirs = ?theirs.counts(), "requests");
         if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("\n  ")) }
     }
 
