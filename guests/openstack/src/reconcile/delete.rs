@@ -38,6 +38,8 @@ impl<C: Cloud> Task<'_, C> {
         for lb in found {
             self.delete_share(&lb, &name, lb.name == name || lb.name == legacy_name, keep_floating_ip)?;
         }
+        // A new Service of the same name need not ask for what is deleted.
+        self.cloud.forget(&name);
         self.forget_security_group()
     }
 
@@ -72,7 +74,8 @@ impl<C: Cloud> Task<'_, C> {
                 }
             }
         }
-        if found.is_empty() {
+        // Also beside another one: the lists may not show yet what was created a moment ago.
+        if self.cloud.remembered(name).is_some_and(|id| found.iter().all(|lb| lb.id != id)) {
             found.extend(self.just_created(name)?);
         }
         if let Some(id) = plan::existing(self.service).unwrap_or_default()

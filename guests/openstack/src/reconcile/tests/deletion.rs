@@ -4,6 +4,7 @@ use super::{
     super::{delete_owned, list_owned},
     *,
 };
+use crate::client::{Cloud as _, PENDING_MAX};
 
 fn other() -> Service {
     Service { name: "other".to_owned(), uid: "other".to_owned(), ..service(&[(Protocol::Tcp, 81, 30_081)]) }
@@ -42,6 +43,45 @@ fn a_list_that_lags_behind_hides_nothing_that_was_just_created() {
         world.delete(&web()).unwrap();
         assert_eq!(world.count(), 0, "{collection}");
     }
+}
+
+/// This provider created a load balancer, another manager deleted that one and created this one.
+/// Octavia shows what it has deleted for a while.
+#[test]
+fn a_new_service_does_not_ask_for_what_was_deleted_before() {
+    let world = World::new("");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    world.delete(&web()).unwrap();
+    world.cloud.read();
+    world.ensure(&web(), &nodes(1)).unwrap();
+    // The reads for a new load balancer, and none for the deleted one.
+    assert_eq!(world.cloud.read(), 8);
+    world.cloud.remember(&world.task(&web()).name(), "deleted before", PENDING_MAX);
+    world.cloud.pending_reads.set(9);
+    world.task(&web()).ensure_deleted().unwrap_err();
+    let [id] = world.column("loadbalancers", "id").try_into().unwrap();
+    world.cloud.edit(LB, "loadbalancers", id.as_str().unwrap(), |lb| lb["provisioning_status"] = json!("DELETED"));
+    world.delete(&web()).unwrap();
+    world.cloud.remove(LB, "loadbalancers", |_| true);
+    world.cloud.pending_reads.set(0);
+    world.cloud.read();
+    world.ensure(&web(), &nodes(1)).unwrap();
+    assert_eq!(world.cloud.read(), 8);
+}
+
+#[test]
+fn what_was_just_created_is_deleted_also_beside_another_one_that_the_list_shows() {
+    let world = World::new("");
+    world.ensure(&web(), &nodes(1)).unwrap();
+    let [shown] = world.column("loadbalancers", "id").try_into().unwrap();
+    world.cloud.edit(LB, "loadbalancers", shown.as_str().unwrap(), |lb| lb["name"] = json!("hidden"));
+    world.cloud.edit(LB, "loadbalancers", shown.as_str().unwrap(), |lb| lb["tags"] = json!([]));
+    let name = world.task(&web()).name();
+    world.cloud.forget(&name);
+    world.ensure(&web(), &nodes(1)).unwrap();
+    world.cloud.remember(&name, shown.as_str().unwrap(), PENDING_MAX);
+    let found = world.task(&web()).marked(&name).unwrap();
+    assert_eq!(found.len(), 2, "{found:?}");
 }
 
 #[test]
