@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds every guest (providers and probes) into target/components/*.wasm, or only the named ones.
+# NAME.symbols beside NAME.wasm has the names of its functions.
 # usage: guests/build.sh [PACKAGE…]      e.g. guests/build.sh skysail-simcloud
 #
 # A guest with a go.mod is built by Go, one with a package.json by Node.js, and the others by cargo
@@ -48,7 +49,8 @@ componentize() {
   # Only changed files: a process that watches the directory is not woken without a change.
   if [ ! -e "$out/$name.wasm" ] || [ "$module" -nt "$out/$name.wasm" ] || [ "$tool" -nt "$out/$name.wasm" ]; then
     "$tool" "$module" "$out/$name.wasm"
-    say "$(printf '%-28s %7d bytes' "$name.wasm" "$(stat -c %s "$out/$name.wasm")")"
+    local names=; [ ! -e "$out/$name.symbols" ] || names=", $(stat -c %s "$out/$name.symbols") of names in $name.symbols"
+    say "$(printf '%-28s %7d bytes' "$name.wasm" "$(stat -c %s "$out/$name.wasm")")$names"
   fi
 }
 for p in "${packages[@]}"; do componentize "${p#skysail-}" "$build/$target/guest/${p//-/_}.wasm"; done
@@ -60,8 +62,7 @@ if [ ${#go_guests[@]} -gt 0 ] && ! command -v go >/dev/null; then
 fi
 for name in "${go_guests[@]}"; do
   module=$(realpath -m "$build/go/$name.wasm")
-  # With its names and without debugging information, so that the backtrace
-  # of a trap names functions.
+  # With its names, which go into the sidecar, and without debugging information.
   GOOS=wasip1 GOARCH=wasm go -C "guests/$name" build -trimpath -buildvcs=false -buildmode=c-shared -ldflags=-w -o "$module" .
   componentize "$name" "$module"
 done

@@ -10,7 +10,17 @@ use wasmparser::{Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::{Resolve, SourceMap, WorldId};
 
-use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time, names::shorten};
+use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time, symbols::Stripped};
+
+/// A component, and the names of its functions.
+#[derive(Debug)]
+pub struct Made {
+    /// The component. The author's own functions have no names in it.
+    pub component: Vec<u8>,
+    /// The sidecar with the names, by which `skysail` reads a backtrace of this component; none
+    /// where the toolchain gave no names, or made the component itself.
+    pub symbols: Option<Vec<u8>>,
+}
 
 /// The component of a core module, or of componentize-qjs, whose components drop what they borrow
 /// too late.
@@ -22,13 +32,13 @@ use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time, names::sh
 /// # Errors
 /// The bytes are neither, the module has no interface of the contract, or it imports what
 /// neither the contract nor the adapter has.
-pub fn component(module: &[u8]) -> Result<Vec<u8>> {
+pub fn component(module: &[u8]) -> Result<Made> {
     if Parser::is_component(module) {
         ensure!(exports_contract(module)?, "it exports no interface of {PACKAGE}@{VERSION}");
-        return drop_borrows_in_time(module);
+        return Ok(Made { component: drop_borrows_in_time(module)?, symbols: None });
     }
     let Outline { has_types, needs_adapter, interfaces } = Outline::of(module).context("not a core module")?;
-    let mut module = shorten(module)?;
+    let mut stripped = Stripped::of(module)?;
     if !has_types {
         ensure!(
             !interfaces.is_empty(),
@@ -36,14 +46,15 @@ pub fn component(module: &[u8]) -> Result<Vec<u8>> {
              imports the packages skysail.dev/provider/export/… and is built with -buildmode=c-shared"
         );
         let (resolve, world) = world(&interfaces)?;
-        wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+        wit_component::embed_component_metadata(&mut stripped.module, &resolve, world, StringEncoding::UTF8)?;
     }
     let mut encoder = ComponentEncoder::default();
-    encoder.validate(true).module(&module)?;
+    encoder.validate(true).module(&stripped.module)?;
     if needs_adapter {
         encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?;
     }
-    encoder.encode()
+    let component = encoder.encode()?;
+    Ok(Made { symbols: stripped.symbols(&component), component })
 }
 
 /// Whether a component exports an interface of the contract.

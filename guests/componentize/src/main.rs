@@ -1,7 +1,10 @@
 //! `skysail-componentize IN.wasm OUT.wasm`: `guests/build.sh` calls it. A toolchain that makes
 //! components itself (`wasm32-wasip2`) does not need it.
 
-use std::{fs, path::Path, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
@@ -17,7 +20,8 @@ struct Args {
     /// component of skysail-componentize-js.
     #[arg(required = true)]
     input: Option<PathBuf>,
-    /// The component.
+    /// The component. The names of its functions go into a sidecar beside it, OUTPUT with the
+    /// extension .symbols.
     #[arg(required = true)]
     output: Option<PathBuf>,
 }
@@ -48,27 +52,30 @@ fn main() -> Result<()> {
     match command {
         Some(Command::GoBindings { folder }) => {
             for (path, text) in go_bindings()? {
-                write(&folder.join(path), text.as_bytes())?;
+                let file = folder.join(path);
+                write(&file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
             }
         }
         Some(Command::GoOverlay { folder }) => go_overlay(&folder)?,
-        Some(Command::JsTypes { file }) => write(&file, js_types()?.as_bytes())?,
+        Some(Command::JsTypes { file }) => {
+            write(&file, js_types()?.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
+        }
         None => {}
     }
     if let (Some(input), Some(output)) = (input, output) {
         let module = fs::read(&input).with_context(|| format!("cannot read {}", input.display()))?;
         let made = component(&module).with_context(|| format!("cannot make a component of {}", input.display()))?;
-        write(&output, &made)?;
+        made.write(&output, write).with_context(|| format!("cannot write {}", output.display()))?;
     }
     Ok(())
 }
 
 /// By rename: a reader of the file never sees a part of it.
-fn write(file: &Path, bytes: &[u8]) -> Result<()> {
+fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        fs::create_dir_all(folder)?;
     }
     let partial = file.with_added_extension("partial");
-    fs::write(&partial, bytes).with_context(|| format!("cannot write {}", partial.display()))?;
-    fs::rename(&partial, file).with_context(|| format!("cannot write {}", file.display()))
+    fs::write(&partial, bytes)?;
+    fs::rename(&partial, file)
 }

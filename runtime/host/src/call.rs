@@ -31,7 +31,7 @@ use tracing::{Instrument as _, field::Empty};
 use wasmtime::{Store, component::Instance};
 
 use crate::{
-    Answer, CallOutcome, CallRecord, Release, Sandbox,
+    Answer, CallOutcome, CallRecord, Release, Sandbox, backtrace,
     cache::Cache,
     cpu_time::CpuTime,
     fault,
@@ -284,7 +284,10 @@ impl<'a> Running<'a> {
             }
             Ok(Err(source)) if fault::is_of_the_machine(&source) => Err(self.failed_on_this_machine(&source)),
             Ok(Err(source)) => {
-                let error = explain(&source, self.store.as_ref(), self.sandbox.limits());
+                let component = self.release.digest();
+                let symbols = self.sandbox.recorder().symbols(component);
+                let place = backtrace::of(&source, component, symbols.as_deref());
+                let error = explain(&source, place, self.store.as_ref(), self.sandbox.limits());
                 Err(self.failed(error))
             }
             // The call spent most of its time waiting for earlier calls.

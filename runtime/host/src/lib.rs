@@ -37,6 +37,7 @@ mod sandboxed_provider;
 mod series;
 pub mod slot;
 mod store;
+pub mod symbols;
 #[cfg(test)]
 mod test_guest;
 mod world;
@@ -46,6 +47,7 @@ pub use skysail_slot::Fault;
 
 pub use self::{
     answer::Answer,
+    backtrace::symbolized,
     call_statistics::{FunctionCalls, LastFailure},
     disturbance::{Disturbance, DisturbedRequest, Disturber},
     engine::{Allocation, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},

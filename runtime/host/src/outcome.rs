@@ -9,16 +9,21 @@ use skysail_provider::{Code, Error, Limit, LimitHit};
 use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
-use crate::{backtrace, imports::LastOutput, limits::Limits, store::CallState, world::NotRecorded};
+use crate::{imports::LastOutput, limits::Limits, store::CallState, world::NotRecorded};
 
 /// The error of an import that ends the call because of a limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("stopped by a limit: {0}")]
 pub(crate) struct Stopped(pub(crate) LimitHit);
 
-/// The error for the caller.
-pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Limits) -> Error {
-    let place = backtrace::of(source).map(|functions| format!("; in {functions}")).unwrap_or_default();
+/// The error for the caller; `place` is that of [`crate::backtrace::of`].
+pub(crate) fn explain(
+    source: &wasmtime::Error,
+    place: Option<String>,
+    store: Option<&Store<CallState>>,
+    limits: &Limits,
+) -> Error {
+    let place = place.map(|functions| format!("; in {functions}")).unwrap_or_default();
     if let Some(missing) = source.downcast_ref::<NotRecorded>() {
         return Error::new(Code::Unavailable, missing.to_string());
     }

@@ -22,6 +22,7 @@ use crate::{
     http_client::NotedRequest,
     recording::{Recording, Redact, RuleError},
     series::SeriesByProvider,
+    symbols::{SymbolFiles, Symbols},
     world::World,
 };
 
@@ -362,6 +363,8 @@ pub struct CallRecorder {
     metrics: CallMetrics,
     observers: broadcast::Sender<Arc<CallRecord>>,
     worlds: Worlds,
+    /// None in a manager.
+    symbols: Option<Arc<SymbolFiles>>,
 }
 
 /// Which world the calls have.
@@ -385,7 +388,26 @@ impl CallRecorder {
     /// Records into these metrics.
     #[must_use]
     pub fn new(metrics: CallMetrics) -> Self {
-        Self { metrics, observers: broadcast::Sender::new(RECORDS_BUFFERED_MAX), worlds: Worlds::Live }
+        let observers = broadcast::Sender::new(RECORDS_BUFFERED_MAX);
+        Self { metrics, observers, worlds: Worlds::Live, symbols: None }
+    }
+
+    /// The same, and the errors of calls name the functions of a component whose names are in these
+    /// files.
+    #[must_use]
+    pub fn with_symbols(self, files: Arc<SymbolFiles>) -> Self {
+        Self { symbols: Some(files), ..self }
+    }
+
+    /// The same, with the symbols of another recorder.
+    #[must_use]
+    pub fn with_symbols_of(self, other: &Self) -> Self {
+        Self { symbols: other.symbols.clone(), ..self }
+    }
+
+    /// The names of a component's functions, if they are known.
+    pub(crate) fn symbols(&self, component: &str) -> Option<Arc<Symbols>> {
+        self.symbols.as_ref()?.of(component)
     }
 
     /// The same, and each [`CallRecord`] has a recording of its call, without what the rules leave

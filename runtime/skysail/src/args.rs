@@ -15,6 +15,7 @@ mod replay;
 mod run;
 mod status;
 mod support_bundle;
+mod symbolize;
 mod test;
 mod values;
 
@@ -38,6 +39,7 @@ pub(crate) use replay::{RecordArgs, ReplayArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RecordingArgs, RunArgs};
 pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
 pub(crate) use support_bundle::SupportBundleArgs;
+pub(crate) use symbolize::{SymbolizeArgs, SymbolsArgs};
 pub(crate) use test::{ReadRequest, TestArgs};
 pub(crate) use values::{object_name, parse_duration, parse_duration_or_zero};
 
@@ -108,6 +110,8 @@ pub(crate) enum Command {
     Test(Box<TestArgs>),
     /// Give recorded calls to a component, and show how its requests, answers and costs differ.
     Replay(ReplayArgs),
+    /// Put the names of functions into the backtraces of a log, by the symbols of the component.
+    Symbolize(SymbolizeArgs),
     /// Show for each provider which release serves, what is wrong, and what its calls cost.
     Status(StatusArgs),
     /// Collect the state of the manager and its logs in an archive, without secrets.
@@ -184,6 +188,8 @@ pub(crate) struct CallArgs {
     /// to standard output. 1 to 10,000.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) symbols: SymbolsArgs,
     #[command(flatten)]
     pub(crate) recording: RecordArgs,
     #[command(flatten)]

@@ -24,6 +24,7 @@ mod run;
 mod served;
 mod status;
 mod support_bundle;
+mod symbolize;
 mod test;
 
 use crate::args::Command;
@@ -49,6 +50,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Call(args) => call::run(args),
         Command::Test(args) => test::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Symbolize(args) => symbolize::run(&args),
         Command::Status(args) => status::run(&args),
         Command::SupportBundle(args) => support_bundle::run(&args),
         Command::Explain(args) => explain::run(&args),

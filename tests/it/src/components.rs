@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use skysail_host::symbols::Symbols;
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::Resolve;
 
@@ -17,10 +18,20 @@ pub(crate) fn repository() -> PathBuf {
 /// A component that `make guests` has built, from `components` in the target folder of this test.
 #[track_caller]
 pub(crate) fn built(name: &str) -> Vec<u8> {
+    let file = file(name);
+    fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}); run make guests", file.display()))
+}
+
+/// The file of a component that `make guests` builds.
+fn file(name: &str) -> PathBuf {
     // TARGET/PROFILE/deps/it-…
     let folder = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("components");
-    let file = folder.join(format!("{name}.wasm"));
-    fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}); run make guests", file.display()))
+    folder.join(format!("{name}.wasm"))
+}
+
+/// The names of the functions of such a component, as a file.
+pub(crate) fn symbols(name: &str) -> PathBuf {
+    Symbols::beside(&file(name))
 }
 
 /// The same component with another digest, because of a custom section at its end.

@@ -45,6 +45,8 @@ async fn a_panic_in_go_says_where_and_why() {
     assert_eq!(error.code, Code::Trapped, "{error}");
     let reason = "main.go:";
     assert!(error.message.contains(reason) && error.message.contains("assignment to entry in nil map"), "{error}");
+    // From the sidecar, without the functions of Go's runtime and of the SDK.
+    assert!(error.message.contains("; in main.probe.GetLoadBalancer ← "), "{error}");
 }
 
 #[tokio::test]
@@ -53,6 +55,7 @@ async fn a_go_program_that_exits_or_waits_for_ever_ends_its_call_alone() {
     for what in ["exit", "deadlock"] {
         let error = probe.call(what).await;
         assert!(matches!(error.code, Code::Trapped | Code::Internal), "{what}: {error}");
+        assert!(what != "exit" || error.message.contains("; in main.probe.GetLoadBalancer"), "{error}");
         assert_eq!(probe.saw("environment").await, HAS_A_NAME_ALONE, "the next call");
     }
 }

@@ -3,11 +3,18 @@
 
 use std::sync::{Arc, OnceLock};
 
-use skysail_host::{CallRecord, CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxedProvider};
+use skysail_host::{
+    CallRecord, CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxedProvider,
+    admission::{digest_of, digest_text},
+    symbols::SymbolFiles,
+};
 use skysail_provider::{Call, Code, Error, LoadBalancers as _, Node, NodeSet, Service};
 use tokio::sync::broadcast;
 
-use crate::{components::built, probes::Setup};
+use crate::{
+    components::{built, symbols},
+    probes::Setup,
+};
 
 pub(crate) fn service() -> Service {
     Service::new("default", "web", "0a1b")
@@ -35,8 +42,10 @@ impl Language {
     pub(crate) async fn probe_with(&self, limits: Limits) -> LanguageProbe {
         let engine = Engine::on_demand().unwrap();
         let setup = Setup { limits, ..Setup::of("probe", &[]) };
-        let release = |sandbox: &Sandbox| Release::new(sandbox, self.compiled(sandbox), "sha256:probe").unwrap();
-        let recorder = CallRecorder::default();
+        let digest = digest_text(&digest_of(&built(self.component)));
+        let release = |sandbox: &Sandbox| Release::new(sandbox, self.compiled(sandbox), &digest).unwrap();
+        let symbols = Arc::new(SymbolFiles::new(vec![symbols(self.component)]));
+        let recorder = CallRecorder::default().with_symbols(symbols);
         let provider = setup.serve_release(&engine, &recorder, release).await;
         LanguageProbe { provider, records: recorder.subscribe(), _engine: engine }
     }

@@ -24,12 +24,13 @@ use skysail_host::{
     http_client::HttpClient,
     jail::Compiler,
     slot::{OnDifference, PlanOptions, RolloutOptions, ShadowOptions, Slot, SlotMetrics, SlotOptions, SlotServices},
+    symbols::SymbolFiles,
 };
 use skysail_provider::{Call, Clusters as _, Error, Limit, LimitHit, Provider as _};
 use tokio::{sync::broadcast, task::JoinSet};
 
 use crate::{
-    components::{built, repository},
+    components::{built, repository, symbols},
     older, provider,
 };
 
@@ -150,8 +151,12 @@ pub(crate) struct Attacked {
 }
 
 impl Attacked {
+    /// With the names of the probe's functions, as for an author.
     pub(crate) async fn new(name: &str, limits: Limits) -> Self {
-        Self::with(&built(&format!("probe-{name}")), limits).await
+        let name = format!("probe-{name}");
+        let names = Arc::new(SymbolFiles::new(vec![symbols(&name)]));
+        let recorder = CallRecorder::default().with_symbols(names);
+        Self::recorded(Setup { limits, ..Setup::of("probe", &built(&name)) }, recorder).await
     }
 
     pub(crate) async fn with(wasm: &[u8], limits: Limits) -> Self {
@@ -159,8 +164,11 @@ impl Attacked {
     }
 
     pub(crate) async fn of(setup: Setup<'_>) -> Self {
+        Self::recorded(setup, CallRecorder::default()).await
+    }
+
+    async fn recorded(setup: Setup<'_>, recorder: CallRecorder) -> Self {
         let engine = Engine::new().unwrap();
-        let recorder = CallRecorder::default();
         let bystander = Setup::of("bystander", &built("probe-trap")).serve(&engine, &CallRecorder::default()).await;
         let probe = setup.serve(&engine, &recorder).await;
         Self { engine, probe, records: recorder.subscribe(), bystander }

@@ -59,7 +59,8 @@ pub(crate) struct ComponentizeArgs {
     /// writes.
     #[arg(value_name = "INPUT", value_hint = ValueHint::FilePath)]
     pub(crate) input: PathBuf,
-    /// File of the component.
+    /// File of the component. The names of its functions go into a sidecar beside it, which has
+    /// the extension `.symbols`, for `skysail call`, `skysail dev` and `skysail symbolize`.
     #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath)]
     pub(crate) output: PathBuf,
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, ValueHint};
 
-use super::{NOTATION, QuietLogArgs, RecordArgs, parse_duration};
+use super::{NOTATION, QuietLogArgs, RecordArgs, SymbolsArgs, parse_duration};
 
 /// `skysail dev`.
 #[derive(Debug, ClapArgs)]
@@ -23,9 +23,9 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["provider", "cloud_config"])]
     pub(crate) provider_file: Option<PathBuf>,
     /// Command that builds the component. `sh -c` runs it in the current folder at the start, and
-    /// again each time that a file of the folder changes, except hidden files, components, files in
-    /// folders with the names `build`, `dist`, `node_modules`, `out`, `recordings` or `target`, and
-    /// files behind symbolic links to folders.
+    /// again each time that a file of the folder changes, except hidden files, components and their
+    /// symbols, files in folders with the names `build`, `dist`, `node_modules`, `out`,
+    /// `recordings` or `target`, and files behind symbolic links to folders.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["demo", "no_manager", "cloud_only"])]
     pub(crate) build: Option<String>,
     /// Run a demonstration in steps and check the result of each step; exit 1 if a check fails.
@@ -56,6 +56,8 @@ pub(crate) struct DevArgs {
     pub(crate) components: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) recording: RecordArgs,
+    #[command(flatten)]
+    pub(crate) symbols: SymbolsArgs,
     #[command(flatten)]
     pub(crate) log: QuietLogArgs,
 }

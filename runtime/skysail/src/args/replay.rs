@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{OutputFormat, QuietLogArgs};
+use super::{OutputFormat, QuietLogArgs, SymbolsArgs};
 
 const HELP: &str = "\
 The component gets the arguments, the cloud-config, the limits, the times, the
@@ -17,7 +17,8 @@ of the next release.
 The command prints, for each recording, how the requests, the answer and the
 cost differ. Requests are compared without their order, because a component may
 send several at once. The cost is compared for information: another build of a
-component nearly always has another cost.
+component nearly always has another cost. Nor is the place compared at which a
+call trapped.
 
 Exit code: 0 if all requests and answers are equal, 5 if one differs, 2 if a
 recording cannot be replayed, 3 if the component is refused.
@@ -38,6 +39,8 @@ pub(crate) struct ReplayArgs {
     /// File of the component that takes the calls.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) component: PathBuf,
+    #[command(flatten)]
+    pub(crate) symbols: SymbolsArgs,
     /// Output format.
     #[arg(long, short, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: OutputFormat,

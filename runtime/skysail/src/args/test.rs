@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueHint};
 
-use super::{OutputFormat, ProviderOfCallArgs, QuietLogArgs, object_name, parse_duration};
+use super::{OutputFormat, ProviderOfCallArgs, QuietLogArgs, SymbolsArgs, object_name, parse_duration};
 
 const HELP: &str = "\
 With --recordings, each recorded call is one case: the component gets the call
@@ -62,6 +62,8 @@ pub(crate) struct TestArgs {
     pub(crate) recordings: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) provider: ProviderOfCallArgs,
+    #[command(flatten)]
+    pub(crate) symbols: SymbolsArgs,
     /// A machine that exists in the cloud, as the node that it would be: the node's name and
     /// `spec.providerID`. Give two or more, separated by commas or with the flag for each.
     #[arg(long, value_name = "NAME=PROVIDER-ID", value_delimiter = ',', value_parser = parse_node, requires = "provider_file")]

@@ -25,7 +25,7 @@ use skysail_provider::{Call, Error, EventSink, ProviderEvent};
 use self::{functions::Function, repeat::Spent};
 use crate::{
     args::{CallArgs, LoggingFormat, ProviderOfCallArgs, RecordArgs},
-    commands::recordings::Folder,
+    commands::{recordings::Folder, symbolize},
     component_file::{self, Contents},
     exit::{MarkExt as _, Reason},
     output,
@@ -54,6 +54,8 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let mut services = providers::services(&mut Registry::default())?;
     let RecordArgs { record, redact } = &args.recording;
     let folder = Folder::of(record.as_ref(), redact, &mut services.recorder).or_exit(Reason::Usage)?;
+    let symbols = symbolize::of(&args.symbols, &args.file, &offer.bytes)?;
+    services.recorder = services.recorder.with_symbols(symbols);
     let options = providers::slot_options(&spec, None)?;
     let mut spent = Spent::new(&args.function, &spec.limits, services.recorder.subscribe()).recorded(folder);
     let checks_config = matches!(function, Function::Identity(identity::Function::CheckConfig { .. }));

@@ -1,6 +1,9 @@
 //! `skysail componentize`: turns what a toolchain has made of a provider into a component.
 
+use std::path::Path;
+
 use anyhow::{Context as _, bail};
+use skysail_componentize::Made;
 use skysail_host::{read_file, write_file};
 
 use crate::{
@@ -22,13 +25,19 @@ pub(crate) fn run(args: &ComponentizeArgs) -> anyhow::Result<()> {
     let shown = input.display();
     let module =
         read_file(input, INPUT_BYTES_MAX).with_context(|| format!("cannot read {shown}")).or_exit(Reason::Usage)?;
-    let component = component(&module).with_context(|| format!("cannot make a component of {shown}"));
-    let component = component.or_exit(Reason::Refused)?;
-    write_file(file, &component).with_context(|| format!("cannot write {}", file.display()))?;
-    output::print(format!("{}: {} bytes\n", output::plain(&file.to_string_lossy()), component.len()).as_bytes())
+    let made = component(&module).with_context(|| format!("cannot make a component of {shown}"));
+    let made = made.or_exit(Reason::Refused)?;
+    let sidecar = made.write(file, write_file).with_context(|| format!("cannot write {}", file.display()))?;
+    let named =
+        |file: &Path, bytes: &[u8]| format!("{}: {} bytes", output::plain(&file.to_string_lossy()), bytes.len());
+    let mut text = named(file, &made.component);
+    if let (Some(sidecar), Some(symbols)) = (&sidecar, &made.symbols) {
+        text.push_str(&format!("; {}, the names of its functions", named(sidecar, symbols)));
+    }
+    output::print(format!("{text}\n").as_bytes())
 }
 
-fn component(module: &[u8]) -> anyhow::Result<Vec<u8>> {
+fn component(module: &[u8]) -> anyhow::Result<Made> {
     if !module.starts_with(b"\0asm") {
         bail!("it is not a WebAssembly file; name the .wasm file that the compiler wrote");
     }

@@ -23,7 +23,10 @@ use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager};
 use skysail_dev::cloud::SimServer;
-use skysail_host::slot::Slot;
+use skysail_host::{
+    slot::Slot,
+    symbols::{SymbolFiles, Symbols},
+};
 use tokio::{signal::unix::SignalKind, sync::watch, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +41,7 @@ use crate::{
     args::{DevArgs, LoggingFormat, RecordArgs},
     commands::recordings::Folder,
     exit::{MarkExt as _, Reason, TASK_PANICKED},
-    provider_file::{self, ComponentSource},
+    provider_file::{self, ComponentSource, ProviderSpec},
     providers::{self, Fleet, Ownership, Served},
     signals::Signals,
     telemetry,
@@ -124,6 +127,7 @@ impl Dev {
             let calls = services.recorder.subscribe();
             ties.spawn(folder.write_each(calls));
         }
+        services.recorder = services.recorder.with_symbols(symbols(args, &file.providers));
         let mut fleet = Fleet::new(services);
         fleet.apply(file.providers).await.or_exit(Reason::Usage)?;
         let (follow, started) = (FollowFile::new(&path, file.files, &fleet), fleet.ownership());
@@ -205,6 +209,15 @@ impl Tasks {
         }
         Ok(())
     }
+}
+
+/// Where the names of the components are, which may be built again at any time.
+fn symbols(args: &DevArgs, providers: &[ProviderSpec]) -> Arc<SymbolFiles> {
+    let beside = providers.iter().filter_map(|spec| match &spec.source {
+        ComponentSource::File(path) => Some(Symbols::beside(path)),
+        ComponentSource::None | ComponentSource::ConfigMap(_) | ComponentSource::Oci(_) => None,
+    });
+    Arc::new(SymbolFiles::new(args.symbols.symbols.iter().cloned().chain(beside).collect()))
 }
 
 /// The component to serve.

@@ -42,7 +42,7 @@ const GO: &[Template] = &[
         "module provider.invalid/example\n\ngo 1.26.0\n\nrequire skysail.dev/provider v0.0.0\n\nreplace skysail.dev/provider => \"{sdk}/go\"\n",
     ),
     CLOUD_CONFIG,
-    (".gitignore", "build/\n*.wasm\n"),
+    (".gitignore", "build/\n*.symbols\n*.wasm\n"),
 ];
 
 /// The vendor's Go code as it is: the first build adds the vendor's module to go.mod.
@@ -54,7 +54,7 @@ const GO_PROVIDER: &[Template] = &[
         "go.mod",
         "module provider.invalid/example\n\ngo 1.26.0\n\nrequire (\n\tskysail.dev/provider v0.0.0\n\tskysail.dev/provider/cloudprovider v0.0.0\n)\n\nreplace skysail.dev/provider => \"{sdk}/go\"\n\nreplace skysail.dev/provider/cloudprovider => \"{sdk}/go/cloudprovider\"\n",
     ),
-    (".gitignore", "build/\n*.wasm\n"),
+    (".gitignore", "build/\n*.symbols\n*.wasm\n"),
 ];
 
 const JAVASCRIPT: &[Template] = &[
@@ -73,7 +73,7 @@ const RUST: &[Template] = &[
     ("src/lib.rs", include_str!("../../../../guests/dummy/src/lib.rs")),
     ("src/tests.rs", include_str!("../../../../guests/dummy/src/tests.rs")),
     CLOUD_CONFIG,
-    (".gitignore", "build/\n*.wasm\n"),
+    (".gitignore", "build/\n*.symbols\n*.wasm\n"),
 ];
 
 /// Creates the folder and prints what to do next.

@@ -26,7 +26,7 @@ use crate::{
             functions::{self, Function},
             identity,
         },
-        recordings,
+        recordings, symbolize,
     },
     exit::{MarkExt as _, Reason},
     output, providers, telemetry,
@@ -49,7 +49,9 @@ async fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let files = recordings::files(&args.recordings).or_exit(Reason::Usage)?;
     // The limits of each recording apply to the loading of the component.
     let offer = component(&args.component, COMPONENT_BYTES_MAX)?;
-    let services = providers::services(&mut Registry::default())?;
+    let mut services = providers::services(&mut Registry::default())?;
+    let symbols = symbolize::of(&args.symbols, &args.component, &offer.bytes)?;
+    services.recorder = services.recorder.with_symbols(symbols);
     let mut comparisons = Vec::with_capacity(files.len());
     for file in &files {
         let compared = compared(&services, offer.clone(), file).await?;
@@ -121,7 +123,8 @@ async fn once(
     recording: &Arc<Recording>,
     function: Function,
 ) -> anyhow::Result<Result<Arc<CallRecord>, NotExported>> {
-    let recorder = CallRecorder::default().replaying(Arc::clone(recording)).or_exit(Reason::Usage)?;
+    let recorder = CallRecorder::default().with_symbols_of(&services.recorder);
+    let recorder = recorder.replaying(Arc::clone(recording)).or_exit(Reason::Usage)?;
     let services = SlotServices { recorder: recorder.clone(), ..services.clone() };
     let Recording { provider, limits, config, .. } = &**recording;
     // The component may be larger than that of the recorded call.

@@ -20,6 +20,7 @@ mod used;
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{BufRead as _, IsTerminal as _, Write as _},
+    path::Path,
     sync::Arc,
 };
 
@@ -40,7 +41,7 @@ use self::{
 };
 use crate::{
     args::{LoggingFormat, TestArgs},
-    commands::{call, replay::COMPONENT_BYTES_MAX},
+    commands::{call, replay::COMPONENT_BYTES_MAX, symbolize},
     exit::{MarkExt as _, Reason},
     output, output_file,
     provider_file::ProviderSpec,
@@ -64,8 +65,10 @@ async fn test(args: &TestArgs) -> anyhow::Result<()> {
     let bytes_max = author.cloud.as_ref().map_or(COMPONENT_BYTES_MAX, |cloud| cloud.spec.limits.component_bytes);
     let spec = author.cloud.as_ref().map(|cloud| &cloud.spec);
     let offer = input::offer(args.component.as_deref(), spec, bytes_max).or_exit(Reason::Usage)?;
-    let services = providers::services(&mut Registry::default())?;
+    let mut services = providers::services(&mut Registry::default())?;
     let component = offer.origin.strip_prefix("file ").unwrap_or(&offer.origin).to_owned();
+    let symbols = symbolize::of(&args.symbols, Path::new(&component), &offer.bytes)?;
+    services.recorder = services.recorder.with_symbols(symbols);
     let mut report = Report { component, ..Report::default() };
     if !args.recordings.is_empty() {
         recordings::test(&services, &offer, &args.recordings, &mut report).await?;

@@ -62,6 +62,53 @@ fn the_error_about_a_function_that_is_not_exported_lists_the_exported_interfaces
 }
 
 #[test]
+fn the_names_of_a_trap_are_beside_the_component_or_in_the_file_of_a_flag_or_put_into_a_log_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let [wasm, beside, moved, log] = ["a.wasm", "a.symbols", "b.symbols", "log"].map(|name| folder.path().join(name));
+    fs::copy(built("probe-trap"), &wasm).unwrap();
+    fs::copy(built("probe-trap").with_extension("symbols"), &beside).unwrap();
+    let attack = |more: &[&dyn AsRef<OsStr>]| {
+        let call: [&dyn AsRef<OsStr>; 5] = [&"call", &wasm, &"clusters.master", &"--json", &r#"{"cluster": "attack"}"#];
+        let (code, _, stderr) = run(&[&call[..], more].concat());
+        assert_eq!(code, Some(1), "{stderr}");
+        stderr
+    };
+    let named = attack(&[]);
+    assert!(named.contains("; in skysail_probe_trap::attack"), "{named}");
+    fs::rename(&beside, &moved).unwrap();
+    let numbered = attack(&[]);
+    assert!(numbered.contains("; in functions ") && !numbered.contains("::attack"), "{numbered}");
+    // Without the line about the cost, which differs.
+    let error = |text: &str| text.lines().last().unwrap().to_owned();
+    assert_eq!(error(&attack(&[&"--symbols", &moved])), error(&named));
+
+    fs::write(&log, &numbered).unwrap();
+    let symbolize = |symbols: &OsStr| {
+        let mut command = skysail(&[&"symbolize", &"--symbols", &symbols]);
+        let Output { status, stdout, stderr } = command.stdin(File::open(&log).unwrap()).output().unwrap();
+        (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    };
+    let (code, text, _) = symbolize(moved.as_os_str());
+    assert_eq!((code, error(&text)), (Some(0), error(&named)));
+    // Of another component, and no sidecar.
+    let other = built("probe-fuel").with_extension("symbols");
+    let (code, text, stderr) = symbolize(other.as_os_str());
+    assert_eq!((code, text), (Some(1), numbered));
+    assert!(stderr.contains("give the symbols of these components, too"), "{stderr}");
+    let (code, text, stderr) = symbolize(wasm.as_os_str());
+    assert_eq!((code, &*text), (Some(2), ""));
+    assert!(stderr.contains("it is a component itself; name the .symbols file"), "{stderr}");
+
+    // A component that was built again without its sidecar.
+    fs::copy(&other, &beside).unwrap();
+    let stale = attack(&[]);
+    assert!(stale.starts_with("skysail: warning: the symbols ") && stale.contains("; in functions "), "{stale}");
+    let (code, _, stderr) = run(&[&"call", &wasm, &"identity.describe", &"--symbols", &other]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("build the component again, which writes both files"), "{stderr}");
+}
+
+#[test]
 fn the_inspection_of_a_file_that_is_not_a_component_has_only_its_digest_size_and_refusal() {
     let (code, stdout, _) = run(&[&"inspect", &concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
     let names: Vec<_> = stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();

@@ -171,7 +171,8 @@ fn has_all_parts(checkout: &Checkout, release: &Path) -> Result<()> {
     let sums = fs::read_to_string(release.join("SHA256SUMS"))?;
     let sums: BTreeSet<(&str, &str)> = sums.lines().filter_map(|line| line.split_once("  ")).collect();
     let names: BTreeSet<&str> = sums.iter().map(|(_, name)| *name).filter(|name| !name.starts_with("oci/")).collect();
-    let mut expected: BTreeSet<String> = [&program, &chart, "incus.wasm", "provenance.json"].map(str::to_owned).into();
+    let mut expected: BTreeSet<String> =
+        [&program, &chart, "incus.wasm", "incus.symbols", "provenance.json"].map(str::to_owned).into();
     for part in [&program, &image, &chart, "incus.wasm"] {
         expected.extend([format!("{part}.spdx.json"), format!("{part}.cdx.json")]);
     }

@@ -1,10 +1,17 @@
 //! Limits that end the call.
 
-use skysail_host::{Allocation, CallRecorder, Engine, Fault, Limits, Release, Sandbox, SandboxOptions, describe};
+use std::collections::BTreeSet;
+
+use skysail_host::{
+    Allocation, CallRecorder, Engine, Fault, Limits, Release, Sandbox, SandboxOptions,
+    admission::{digest_of, digest_text},
+    describe, symbolized,
+    symbols::Symbols,
+};
 use skysail_provider::{Call, Clusters, Code, Limit, LimitHit};
 
 use super::{Attack, Attacked, Setup, ended_by};
-use crate::components::{built, hand_written, with, with_instances};
+use crate::components::{built, hand_written, symbols, with, with_instances};
 
 const MIB: u64 = 1 << 20;
 
@@ -256,6 +263,25 @@ pub(super) async fn trap_says_where_the_guest_panicked() {
             assert_eq!((record.log_lines, record.limits_hit.len()), (1, 0));
         })
         .await;
+}
+
+/// A manager has numbers, from which the sidecar makes the names that an author sees. `status` of
+/// an exit is of a function of WASI, whose own module has names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sidecar_of_a_component_makes_names_of_the_numbers_in_an_error() {
+    for name in ["trap", "fuel", "exit", "stack"] {
+        let (built, limits) = (built(&format!("probe-{name}")), Limits { fuel: 50_000_000, ..Limits::default() });
+        let named = Attacked::new(name, limits.clone()).await.attack(Attack::Master).await.unwrap_err();
+        let numbered = Attacked::with(&built, limits).await.attack(Attack::Master).await.unwrap_err();
+        let digest = digest_text(&digest_of(&built));
+        let symbols = Symbols::read_of(&symbols(&format!("probe-{name}")), &digest).unwrap();
+        let (_, component) = numbered.message.rsplit_once(" of component ").unwrap();
+        assert_eq!(Some(component), digest.get(7..19), "{numbered}");
+        assert!(!numbered.message.contains("::"), "{numbered}");
+        let mut unknown = BTreeSet::new();
+        assert_eq!(symbolized(&numbered.message, &[symbols], &mut unknown), named.message);
+        assert!(unknown.is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -172,7 +172,7 @@ fn files(root: &Path) -> anyhow::Result<Files> {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
             // An editor may remove the file meanwhile; a symbolic link is not followed.
             let Ok(metadata) = entry.metadata() else { continue };
-            if name.starts_with('.') || name.ends_with(".wasm") {
+            if name.starts_with('.') || name.ends_with(".wasm") || name.ends_with(".symbols") {
                 continue;
             }
             if !metadata.is_dir() {
@@ -240,7 +240,15 @@ mod tests {
         };
         write("src/main.go", "one");
         let before = files(folder.path()).unwrap();
-        for output in ["target/x", "recordings/1.json", "src/build/x", "node_modules/a/b.js", ".git/index", "my.wasm"] {
+        for output in [
+            "target/x",
+            "recordings/1.json",
+            "src/build/x",
+            "node_modules/a/b.js",
+            ".git/index",
+            "my.wasm",
+            "my.symbols",
+        ] {
             write(output, "text");
         }
         assert_eq!(changed(&before, &files(folder.path()).unwrap()), None);

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use serde::Serialize;
 use serde_json::{Value, json};
 use skysail_host::recording::{Body, Cost, Exchange, Recording};
+use skysail_provider::Code;
 
 use super::file_name;
 use crate::{
@@ -60,7 +61,7 @@ enum Made {
 impl Comparison {
     pub(super) fn of(file: &Path, recorded: &Recording, replayed: &Recording) -> Self {
         let requests = requests(&recorded.requests, &replayed.requests);
-        let answer = |recording: &Recording| recording.answer.clone().unwrap_or(Value::Null);
+        let answer = |recording: &Recording| recording.answer.clone().map_or(Value::Null, without_place);
         let answer = changes(&answer(recorded), &answer(replayed));
         Self {
             file: file_name(file),
@@ -71,6 +72,20 @@ impl Comparison {
             cost: Costs { recorded: recorded.cost, replayed: replayed.cost },
         }
     }
+}
+
+/// An answer without the functions in which the host stopped a call: another build numbers its
+/// functions differently, and only one of the two calls may have found their names.
+fn without_place(mut answer: Value) -> Value {
+    let is_of_the_host =
+        |code: &Value| [Code::Trapped, Code::LimitExceeded].map(Code::category).iter().any(|one| code == one);
+    if answer.pointer("/error/code").is_some_and(is_of_the_host)
+        && let Some(Value::String(message)) = answer.pointer_mut("/error/message")
+        && let Some((text, _functions)) = message.rsplit_once("; in ")
+    {
+        *message = text.to_owned();
+    }
+    answer
 }
 
 /// Compares the requests without their order.
@@ -247,6 +262,20 @@ mod tests {
               cost: fuel 100 -> 120
         "#]]
         .assert_eq(&shown(&[comparison], OutputFormat::Text).unwrap());
+    }
+
+    #[test]
+    fn the_functions_in_which_a_call_trapped_are_not_compared() {
+        let trapped =
+            |code: &str, message: &str| recording(json!([]), json!({"error": {"code": code, "message": message}}), 1);
+        let equal = |code, before, after| {
+            Comparison::of(Path::new("a.json"), &trapped(code, before), &trapped(code, after)).equal
+        };
+        let [numbers, names] = ["no pool; in functions 8 ← 2 of component 0123456789ab", "no pool; in cloud::find"];
+        assert!(equal("Trapped", numbers, names) && equal("Trapped", names, "no pool"));
+        assert!(equal("LimitExceeded", numbers, names));
+        assert!(!equal("Trapped", numbers, "no zone; in cloud::find"));
+        assert!(!equal("Denied", "a; in b", "a; in c"), "these are the words of a provider");
     }
 
     #[test]
