@@ -101,7 +101,7 @@ pub fn symbolized<'a>(text: &'a str, symbols: &[Symbols], unknown: &mut BTreeSet
 
 /// Demangled, without hashes; `<cloud::Cloud as sdk::Instances>::describe` is
 /// `cloud::Cloud::describe`.
-fn readable(name: &str) -> String {
+pub(crate) fn readable(name: &str) -> String {
     let name = format!("{:#}", rustc_demangle::demangle(name));
     let short = name.strip_prefix('<').and_then(|rest| {
         let (implementor, rest) = rest.split_once(" as ")?;

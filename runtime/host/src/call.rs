@@ -331,6 +331,11 @@ impl<'a> Running<'a> {
             // Every engine consumes fuel, so this is the remaining fuel.
             let left = store.get_fuel().unwrap_or(0);
             record.fuel = self.sandbox.limits().fuel.saturating_sub(left);
+            if let Some(call) = store.data_mut().profile.take()
+                && let Some(profile) = self.sandbox.recorder().profile(self.function)
+            {
+                profile.add(*call, left, self.sandbox.recorder().symbols(self.release.digest()).as_deref());
+            }
             store.data_mut().complete(&mut record);
             let state = store.data();
             self.sandbox.recorder().keep(&mut record, |record| state.recording(record));

@@ -10,6 +10,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -276,10 +277,14 @@ pub fn engine_config(stack_bytes: u64) -> Config {
         // nor tables for native debuggers are needed for it; the two are an eighth of the code.
         .generate_address_map(false)
         .native_unwind_info(false)
+        .wasm_backtrace_max_frames(Some(FRAMES_MAX))
         .max_wasm_stack(stack_bytes)
         .async_stack_size(stack_bytes.saturating_add(crate::limits::as_usize(HOST_STACK_BYTES)));
     config
 }
+
+/// Functions of a backtrace, from the innermost: the whole depth of a usual call, for a profile.
+const FRAMES_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
 /// The maximum size of the host's own records of a running guest, for all its core instances
 /// together. A function that a table or an export holds takes 32 bytes: cloud-provider-openstack in

@@ -29,6 +29,7 @@ pub mod jail;
 mod limits;
 mod outcome;
 mod panics;
+mod profile;
 mod record;
 pub mod recording;
 mod release;
@@ -55,6 +56,7 @@ pub use self::{
     identity::{Problem, Severity, check_config, describe, origins},
     limits::{BOUNDS, Bound, Limits, LimitsError},
     panics::Panics,
+    profile::Profile,
     record::{CallMetrics, CallOutcome, CallRecord, CallRecorder, HttpUse, RECORDS_BUFFERED_MAX},
     release::{CompiledComponent, Release, ReleaseError},
     sandbox::{Sandbox, SandboxError, SandboxOptions},

@@ -20,6 +20,7 @@ use crate::{
     Fault,
     disturbance::Disturber,
     http_client::NotedRequest,
+    profile::Profile,
     recording::{Recording, Redact, RuleError},
     series::SeriesByProvider,
     symbols::{SymbolFiles, Symbols},
@@ -365,6 +366,8 @@ pub struct CallRecorder {
     worlds: Worlds,
     /// None in a manager.
     symbols: Option<Arc<SymbolFiles>>,
+    /// None in a manager.
+    profile: Option<Arc<Profile>>,
 }
 
 /// Which world the calls have.
@@ -389,7 +392,7 @@ impl CallRecorder {
     #[must_use]
     pub fn new(metrics: CallMetrics) -> Self {
         let observers = broadcast::Sender::new(RECORDS_BUFFERED_MAX);
-        Self { metrics, observers, worlds: Worlds::Live, symbols: None }
+        Self { metrics, observers, worlds: Worlds::Live, symbols: None, profile: None }
     }
 
     /// The same, and the errors of calls name the functions of a component whose names are in these
@@ -403,6 +406,17 @@ impl CallRecorder {
     #[must_use]
     pub fn with_symbols_of(self, other: &Self) -> Self {
         Self { symbols: other.symbols.clone(), ..self }
+    }
+
+    /// The same, and calls are added to this profile. They take several times as long.
+    #[must_use]
+    pub fn profiled(self, profile: Arc<Profile>) -> Self {
+        Self { profile: Some(profile), ..self }
+    }
+
+    /// The profile to which a call of this function belongs.
+    pub(crate) fn profile(&self, function: &str) -> Option<&Profile> {
+        self.profile.as_deref().filter(|profile| profile.is_of(function))
     }
 
     /// The names of a component's functions, if they are known.

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use skysail_provider::{Call, Limit, LimitHit};
 use tokio::time::Instant;
-use wasmtime::{CallHook, ResourceLimiter, Store, StoreContextMut, component::ResourceTable};
+use wasmtime::{CallHook, ResourceLimiter, Store, StoreContextMut, WasmBacktrace, component::ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     fuel_charge::FuelCharge,
     imports::{CallLog, HttpCall, WasiHttp, WorldClock, log_level, wasi_context},
     limits::{MEMORIES_MAX, TABLES_MAX, as_usize},
+    profile::{self, ProfileOfCall},
     recording::{Cost, Recording},
     world::{Ended, World},
 };
@@ -38,6 +39,8 @@ pub(crate) struct CallState {
     pub(crate) http: HttpCall,
     pub(crate) world: Arc<World>,
     pub(crate) hits: Vec<LimitHit>,
+    /// None in a manager.
+    pub(crate) profile: Option<Box<ProfileOfCall>>,
     /// The zero of the guest's monotonic clock.
     pub(crate) began: Instant,
     wasi: Option<WasiCtx>,
@@ -68,6 +71,7 @@ impl CallState {
             world: Arc::clone(http.world()),
             http,
             hits: Vec::new(),
+            profile: sandbox.recorder().profile(function).map(|_| Box::new(ProfileOfCall::new(limits.fuel))),
             began: Instant::now(),
             wasi: None,
             wasi_http: None,
@@ -158,13 +162,24 @@ pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime
     store.set_fuel(limits.fuel)?;
     store.set_epoch_deadline(1);
     store.epoch_deadline_async_yield_and_update(1);
+    if store.data().profile.is_some() {
+        // In place of the ticks, at which compiled code has not written its fuel.
+        store.fuel_async_yield_interval(Some(profile::YIELD))?;
+        store.set_epoch_deadline(TICKS_NEVER);
+    }
     store.set_hostcall_fuel(as_usize(limits.host_call_bytes));
     store.set_max_component_handles(as_usize(limits.handles));
     Ok(store)
 }
 
+/// Ticks of the epoch that no call lasts.
+const TICKS_NEVER: u64 = 1 << 40;
+
 /// Called whenever execution goes from host to guest or back.
 fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> wasmtime::Result<()> {
+    if matches!(hook, CallHook::CallingHost) {
+        look(&mut store)?;
+    }
     let state = store.data_mut();
     state.clock.cross(hook);
     let outermost = state.clock.host_depth == 0;
@@ -179,11 +194,33 @@ fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> was
         // the fuel after such a yield, and the charge would be lost.
         CallHook::ReturningFromHost if outermost => {
             if let Some(fuel) = state.fuel_charge.take() {
-                let left = store.get_fuel()?.saturating_sub(fuel);
+                let before = store.get_fuel()?;
+                let left = before.saturating_sub(fuel);
                 store.set_fuel(left)?;
+                if store.data().profile.is_some() {
+                    let stack = WasmBacktrace::force_capture(&store);
+                    if let Some(profile) = store.data_mut().profile.as_mut() {
+                        profile.host(&stack, before - left);
+                    }
+                }
             }
         }
         CallHook::ReturningFromWasm | CallHook::ReturningFromHost | CallHook::CallingHost => {}
+    }
+    Ok(())
+}
+
+/// Adds the stack to the profile of the call, if it has one.
+fn look(store: &mut StoreContextMut<'_, CallState>) -> wasmtime::Result<()> {
+    if store.data().profile.is_none() {
+        return Ok(());
+    }
+    let left = store.get_fuel()?;
+    if store.data().profile.as_ref().is_some_and(|profile| profile.is_due(left)) {
+        let stack = WasmBacktrace::force_capture(&*store);
+        if let Some(profile) = store.data_mut().profile.as_mut() {
+            profile.look(&stack, left);
+        }
     }
     Ok(())
 }

@@ -188,6 +188,13 @@ pub(crate) struct CallArgs {
     /// to standard output. 1 to 10,000.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeat: u32,
+    /// Write the fuel of the component's functions to this file: as a flame graph where its name
+    /// ends with `.svg`, and as one line for each stack of functions where it ends with `.folded`.
+    /// With --repeat the file has the sum of all calls. Each call takes several times as long, and
+    /// its limit of CPU time stays.
+    #[cfg(feature = "dev")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) profile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) symbols: SymbolsArgs,
     #[command(flatten)]

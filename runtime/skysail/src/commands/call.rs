@@ -8,6 +8,8 @@ pub(super) mod amounts;
 mod cost;
 pub(super) mod functions;
 pub(super) mod identity;
+#[cfg(feature = "dev")]
+mod profile;
 mod repeat;
 
 use std::{
@@ -56,6 +58,8 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let folder = Folder::of(record.as_ref(), redact, &mut services.recorder).or_exit(Reason::Usage)?;
     let symbols = symbolize::of(&args.symbols, &args.file, &offer.bytes)?;
     services.recorder = services.recorder.with_symbols(symbols);
+    #[cfg(feature = "dev")]
+    let profile = profile::ProfileFile::of(&args, &mut services.recorder).or_exit(Reason::Usage)?;
     let options = providers::slot_options(&spec, None)?;
     let mut spent = Spent::new(&args.function, &spec.limits, services.recorder.subscribe()).recorded(folder);
     let checks_config = matches!(function, Function::Identity(identity::Function::CheckConfig { .. }));
@@ -76,6 +80,8 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
         drop(writeln!(std::io::stderr().lock(), "{cost}"));
     }
     spent.written()?;
+    #[cfg(feature = "dev")]
+    profile.map_or(Ok(()), |profile| profile.write())?;
     let answer = outcome.map_err(|error| anyhow!("{} returned {}", args.function, failure(&error)))?;
     output::print(output::json(&answer)?.as_bytes())?;
     if checks_config && identity::has_fatal_problem(&answer) {

@@ -1,12 +1,12 @@
 //! Limits that end the call.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use skysail_host::{
-    Allocation, CallRecorder, Engine, Fault, Limits, Release, Sandbox, SandboxOptions,
+    Allocation, CallRecorder, Engine, Fault, Limits, Profile, Release, Sandbox, SandboxOptions,
     admission::{digest_of, digest_text},
     describe, symbolized,
-    symbols::Symbols,
+    symbols::{SymbolFiles, Symbols},
 };
 use skysail_provider::{Call, Clusters, Code, Limit, LimitHit};
 
@@ -282,6 +282,29 @@ async fn the_sidecar_of_a_component_makes_names_of_the_numbers_in_an_error() {
         assert_eq!(symbolized(&numbered.message, &[symbols], &mut unknown), named.message);
         assert!(unknown.is_empty());
     }
+}
+
+/// No unit of fuel is lost, and equal calls have equal profiles.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_profile_charges_the_function_that_burns_the_fuel() {
+    let limits = Limits { fuel: 50_000_000, cpu_time_ms: 60_000, ..Limits::default() };
+    let (wasm, names) = (built("probe-fuel"), Arc::new(SymbolFiles::new(vec![symbols("probe-fuel")])));
+    let mut folded = Vec::new();
+    for _ in 0..2 {
+        let profile = Arc::new(Profile::new("clusters.master".to_owned()));
+        let recorder = CallRecorder::default().with_symbols(Arc::clone(&names)).profiled(Arc::clone(&profile));
+        let setup = Setup { limits: limits.clone(), ..Setup::of("probe", &wasm) };
+        let probe = setup.serve(&Engine::new().unwrap(), &recorder).await;
+        let error = probe.master(&Call::default(), "attack").await.unwrap_err();
+        assert_eq!(error.limit.map(|hit| hit.limit), Some(Limit::Fuel), "{error}");
+        let stacks = profile.by_stack();
+        assert_eq!(stacks.iter().map(|(_, fuel)| fuel).sum::<u64>(), limits.fuel, "{stacks:?}");
+        let (most, fuel) = stacks.iter().max_by_key(|(_, fuel)| fuel).unwrap();
+        assert!(*fuel > 49_000_000 && most.last().unwrap() == "skysail_probe_fuel::attack", "{stacks:?}");
+        assert_eq!(most.first().unwrap(), "clusters.master");
+        folded.push(profile.folded());
+    }
+    assert_eq!(folded[0], folded[1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
