@@ -22,6 +22,7 @@ use crate::{
     pauses::Pauses,
     progress::{self, Progress, Work},
     report::{Actor, Reporter, cluster},
+    retained::Retained,
     service_locks::ServiceLocks,
     service_spec,
     settings::ControllerSettings,
@@ -44,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) nodes_synced: watch::Sender<bool>,
     pub(crate) ledger: Ledger,
     pub(crate) emptied: Emptied,
+    /// The load balancers that outlive their Service.
+    pub(crate) retained: Retained,
     /// For people; no decision reads them.
     pub(crate) last_outcomes: LastOutcomes,
     /// For people; no decision reads them.
@@ -69,6 +72,7 @@ impl Context {
             nodes_synced: watch::Sender::new(false),
             ledger,
             emptied: Emptied::default(),
+            retained: Retained::default(),
             last_outcomes: LastOutcomes::default(),
             pauses: Pauses::default(),
             service_locks: ServiceLocks::default(),
@@ -145,11 +149,22 @@ impl Context {
         self.ledger.get(key).filter(|entry| *entry.provider == *lane.name)
     }
 
-    /// The lane whose queue gets this Service: the provider that made its load balancer; otherwise
-    /// the owner. A Service that only has our finalizer goes to the default provider or, without
-    /// one, to the oldest, which then asks all providers. None if the provider that made the load
-    /// balancer is removed.
+    /// The lane whose queue gets this Service; for a Service that is gone without having given back
+    /// what it had adopted, that of the load balancer.
     pub(crate) fn route_service(&self, key: &ObjectKey) -> Option<Arc<Lane>> {
+        self.service_lane(key).or_else(|| {
+            let object = self.services.get(key);
+            let uid = object.as_ref().and_then(|object| object.metadata.uid.as_deref());
+            let (left, _) = self.retained.used_by_another(key, uid)?;
+            self.lanes.named(&left.provider).or_else(|| self.lanes.all().first().cloned())
+        })
+    }
+
+    /// The lane of a Service: the provider that made its load balancer; otherwise the owner. A
+    /// Service that only has our finalizer goes to the default provider or, without one, to the
+    /// oldest, which then asks all providers. None if the provider that made the load balancer is
+    /// removed.
+    fn service_lane(&self, key: &ObjectKey) -> Option<Arc<Lane>> {
         let entry = self.ledger.get(key);
         let holder = entry.as_ref().and_then(|entry| self.lanes.named(&entry.provider));
         if holder.is_some() {

@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub nodes: Vec<core::Node>,
     /// The Services of all namespaces.
     pub services: Vec<core::Service>,
+    /// The ConfigMap of retained load balancers, if it exists.
+    pub retained: Option<core::ConfigMap>,
 }
 
 /// Runs all controllers once for all objects of the snapshot. `progress` receives the name of the
@@ -92,7 +94,8 @@ async fn read(context: &Context, providers: &Providers, snapshot: Snapshot) {
         Lane::new(id, entry, &context.settings, &context.reporter.metrics, CancellationToken::new())
     });
     triggers::report_claims(context);
-    let Snapshot { mut nodes, mut services } = snapshot;
+    let Snapshot { mut nodes, mut services, retained } = snapshot;
+    context.retained.follow(retained.as_ref());
     nodes.iter_mut().for_each(trim::trim_node);
     services.iter_mut().for_each(trim::trim_service);
     let versions = Cache::<core::Node, Version>::new();

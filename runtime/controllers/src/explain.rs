@@ -79,6 +79,7 @@ impl Explainer {
             step: "Nothing",
             reason: owner::nobody_works(&context, &key),
             paused: None,
+            deletion_policy: None,
         });
         Ok(ServiceExplanation {
             owner: owner::of(&context, &key, object.as_deref()),
@@ -87,6 +88,7 @@ impl Explainer {
             provider: lane.as_ref().map(|lane| provider(&context, lane)),
             plan: PlannedStep { step: next.step.to_owned(), reason: next.reason },
             paused: next.paused,
+            deletion_policy: next.deletion_policy,
             queue,
             last_outcome: context.last_outcomes.get(&key).map(outcome),
             namespace: key.namespace,

@@ -1,6 +1,6 @@
 //! Conditions that keep a provider from its objects: claims that an older provider has, nodes that
 //! two providers claim, interfaces that its component does not export, nodes that the breaker
-//! keeps, Services that users have paused.
+//! keeps, Services that users have paused, load balancers that are retained.
 //!
 //! The controllers write findings. The process shows them in the conditions of the `Provider`, in
 //! `skysail status` and in `/readyz?verbose`.
@@ -23,6 +23,8 @@ pub enum Finding {
     NodesHeld,
     /// Users have paused Services of this provider, which is no fault of the provider.
     ServicesPaused,
+    /// Load balancers of this provider are retained, which is no fault of the provider.
+    LoadBalancersRetained,
 }
 
 impl Finding {
@@ -35,6 +37,7 @@ impl Finding {
             Self::InterfaceNotExported => "InterfaceNotExported",
             Self::NodesHeld => "NodesHeld",
             Self::ServicesPaused => "ServicesPaused",
+            Self::LoadBalancersRetained => "LoadBalancersRetained",
         }
     }
 }

@@ -22,7 +22,12 @@ use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
 use tokio::time::Instant;
 
-use crate::{backoff::Repairs, ownership::LaneId, service_spec::status, watch::ObjectKey};
+use crate::{
+    backoff::Repairs,
+    ownership::LaneId,
+    service_spec::{deletion_policy, is_whole, status},
+    watch::ObjectKey,
+};
 
 /// The resource version as a number, which Kubernetes' API server uses; none if it is not a number.
 pub(crate) fn version(object: &core::Service) -> Option<u64> {
@@ -40,8 +45,13 @@ pub(crate) struct Entry {
     /// Name of the provider that made the load balancer; a name, because lane IDs change with each
     /// manager.
     pub(crate) provider: Arc<str>,
-    /// The Service as it was last passed to the provider, with success or not.
+    /// The Service as it was last passed to the provider, with success or not. Its UID is the one
+    /// by which the provider finds the load balancer.
     pub(crate) service: Arc<Service>,
+    /// UID of the object: another one if the Service has adopted a retained load balancer.
+    pub(crate) object_uid: String,
+    /// The annotation with the deletion policy, as it was last seen.
+    pub(crate) deletion_policy: Option<String>,
     pub(crate) state: State,
     /// The rate limit of our writes to the object, which another controller may undo.
     pub(crate) repairs: Repairs,
@@ -131,7 +141,24 @@ pub(crate) enum Written {
 impl Entry {
     /// An entry for a Service that is or will be passed to a provider.
     pub(crate) fn new(provider: &str, service: Arc<Service>, state: State) -> Self {
-        Self { provider: provider.into(), service, state, repairs: Repairs::default(), wrote: None }
+        let (object_uid, deletion_policy) = (service.uid.clone(), None);
+        let repairs = Repairs::default();
+        Self { provider: provider.into(), service, object_uid, deletion_policy, state, repairs, wrote: None }
+    }
+
+    /// The same for this object.
+    #[must_use]
+    pub(crate) fn of_object(self, object: &core::Service) -> Self {
+        let object_uid = object.metadata.uid.clone().unwrap_or_default();
+        Self { object_uid, deletion_policy: deletion_policy(object).map(str::to_owned), ..self }
+    }
+
+    /// Follows the annotation with the deletion policy. The cache keeps no annotations of an object
+    /// that is neither of type LoadBalancer nor has our finalizer.
+    pub(crate) fn follow_policy(&mut self, object: &core::Service) {
+        if object.metadata.uid.as_deref() == Some(&self.object_uid) && is_whole(object) {
+            self.deletion_policy = deletion_policy(object).map(str::to_owned);
+        }
     }
 
     /// Records that an `ensure` begins: the provider may have a load balancer from now on.
@@ -323,12 +350,12 @@ impl Ledger {
         }
     }
 
-    /// Records that the object's annotation names this provider. An existing entry takes
+    /// Records an entry that only the object's annotation justifies. An existing entry takes
     /// precedence.
-    pub(crate) fn record_named(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
+    pub(crate) fn record_named(&self, key: &ObjectKey, entry: Entry) {
         let mut inner = self.lock();
         if !inner.entries.contains_key(key) {
-            inner.put(key, Entry::new(provider, service, State::Unconfirmed));
+            inner.put(key, entry);
         }
     }
 
@@ -391,7 +418,7 @@ mod tests {
         let service = Arc::new(convert(&core::Service::default()).service);
         for number in 0..1000 {
             let provider = format!("provider-{number}");
-            ledger.record_named(&key("a"), &provider, Arc::clone(&service));
+            ledger.record_named(&key("a"), Entry::new(&provider, Arc::clone(&service), State::Unconfirmed));
             ledger.change(&key("a"), &provider, |_| None);
         }
         assert!(ledger.lock().by_provider.is_empty());

@@ -20,7 +20,7 @@ use kube::{
 };
 use skysail_provider::Fence;
 use tokio::{
-    sync::{broadcast, mpsc, watch::Receiver},
+    sync::{Notify, broadcast, mpsc, watch::Receiver},
     task::JoinSet,
     time::{timeout, timeout_at},
 };
@@ -29,13 +29,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clients::Clients,
     context::Context,
+    error::chain,
     events::{Events, Recorder, Waiting},
     explain::Explainer,
     lane::Lane,
     lanes::Changes,
     ledger::Ledger,
     metrics::ControllerMetrics,
-    names::controllers,
+    names::{RETAINED_CONFIG_MAP, controllers},
     node, node_lifecycle,
     progress::{Progress, Work},
     providers::Providers,
@@ -54,6 +55,8 @@ const LIST_PAGE: u32 = 100;
 /// How long the node controller waits for the first list of Services: lists of large clusters take
 /// seconds.
 const CLUSTER_IPS_PATIENCE: Duration = Duration::from_secs(10);
+/// Pause before another read of the ConfigMap of retained load balancers.
+const READ_AGAIN: Duration = Duration::from_secs(2);
 /// How long a shutdown waits for queued Events. The lease is released after that: the next leader
 /// must not wait for best-effort Events.
 const EVENTS_GRACE: Duration = Duration::from_millis(500);
@@ -227,10 +230,17 @@ impl Tasks {
             progress.watches("Services", self.context.services.synced());
             watch_services(shared())
         });
+        let retained = enabled.service.then(|| {
+            progress.watches("the ConfigMap of retained load balancers", self.context.retained.synced());
+            watch_retained(shared())
+        });
         let stop = self.stop.clone();
         self.spawn("watch nodes".to_owned(), stop.clone(), nodes);
         if let Some(services) = services {
-            self.spawn("watch services".to_owned(), stop, services);
+            self.spawn("watch services".to_owned(), stop.clone(), services);
+        }
+        if let Some(retained) = retained {
+            self.spawn("watch retained load balancers".to_owned(), stop, retained);
         }
     }
 
@@ -332,17 +342,61 @@ async fn watch_services((context, stop): (Arc<Context>, CancellationToken)) {
     stop.run_until_cancelled(follow).await;
 }
 
+/// Follows the ConfigMap of retained load balancers, which may not exist. A list may be old, so the
+/// first state, and that the ConfigMap is gone, come from a read.
+async fn watch_retained((context, stop): (Arc<Context>, CancellationToken)) {
+    let api = Api::<core::ConfigMap>::namespaced(context.clients.shared_informers.clone(), &context.settings.namespace);
+    let named = watcher::Config::default().fields(&format!("metadata.name={RETAINED_CONFIG_MAP}"));
+    let events = watcher(api.clone(), named).backoff(WatchBackoff::default());
+    // `Retained` holds the records; this cache holds the version.
+    let cache = watch::Cache::<core::ConfigMap, watch::Version>::new();
+    let absent = Notify::new();
+    let follow = cache.follow(events.boxed(), |change| match &change.new {
+        Some(object) => context.retained.follow(Some(object)),
+        None => absent.notify_one(),
+    });
+    let read = async {
+        loop {
+            match api.get_opt(RETAINED_CONFIG_MAP).await {
+                Ok(object) => {
+                    context.retained.follow(object.as_ref());
+                    context.retained.listed();
+                    absent.notified().await;
+                }
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!(error, "cannot read the ConfigMap {RETAINED_CONFIG_MAP}; it is read again");
+                    drop(timeout(READ_AGAIN, pending::<()>()).await);
+                }
+            }
+        }
+    };
+    let wake = async {
+        loop {
+            let changed = context.retained.changed().await;
+            triggers::records_changed(&context, &changed);
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = follow => {}
+        () = read => {}
+        () = wake => {}
+    }
+}
+
 /// Waits until the first list of nodes is complete; false when stopped before.
 async fn nodes_synced(context: &Context, stop: &CancellationToken) -> bool {
     let mut nodes = context.nodes_synced.subscribe();
     stop.run_until_cancelled(nodes.wait_for(|synced| *synced)).await.is_some_and(|synced| synced.is_ok())
 }
 
-/// Waits for the first lists of nodes and of Services; false when stopped before.
+/// Waits for the first lists of nodes, of Services and of retained load balancers; false when
+/// stopped before.
 async fn all_synced(context: &Context, stop: &CancellationToken) -> bool {
-    let mut services = context.services.synced();
-    nodes_synced(context, stop).await
-        && stop.run_until_cancelled(services.wait_for(|synced| *synced)).await.is_some_and(|synced| synced.is_ok())
+    let (mut services, mut retained) = (context.services.synced(), context.retained.synced());
+    let lists = async { services.wait_for(|synced| *synced).await.is_ok() && retained.wait_for(|s| *s).await.is_ok() };
+    nodes_synced(context, stop).await && stop.run_until_cancelled(lists).await == Some(true)
 }
 
 /// The node controller compares the addresses of nodes with the cluster IPs of Services. The wait
@@ -398,6 +452,7 @@ async fn serve_services((context, lane): Shared) {
     if lane.stop.run_until_cancelled(published.wait_for(|published| *published)).await.is_none() {
         return;
     }
+    triggers::records_known(&context, &lane);
     let mut running = JoinSet::new();
     loop {
         let queue = &lane.services;

@@ -59,6 +59,7 @@ pub struct ControllerMetrics {
     pub(crate) drift_repairs: Family<ProviderLabels, Counter>,
     pub(crate) orphaned_load_balancers: Family<ProviderLabels, Gauge>,
     pub(crate) paused_services: Family<ProviderLabels, Gauge>,
+    pub(crate) retained_load_balancers: Family<ProviderLabels, Gauge>,
     pub(crate) events_written: Counter,
     pub(crate) events_dropped: Counter,
     /// Lanes of each provider name. A provider that is removed and added again has two for a
@@ -92,6 +93,7 @@ impl ControllerMetrics {
             drift_repairs: Family::default(),
             orphaned_load_balancers: Family::default(),
             paused_services: Family::default(),
+            retained_load_balancers: Family::default(),
             events_written: Counter::default(),
             events_dropped: Counter::default(),
             lanes: Arc::default(),
@@ -134,6 +136,7 @@ impl ControllerMetrics {
             &self.nodes_held,
             &self.orphaned_load_balancers,
             &self.paused_services,
+            &self.retained_load_balancers,
         ];
         for family in gauges {
             family.remove(&labels);
@@ -205,6 +208,11 @@ impl ControllerMetrics {
             "skysail_paused_services",
             "Count of Services for which the manager changes nothing in the cloud, by provider",
             self.paused_services.clone(),
+        );
+        registry.register(
+            "skysail_retained_load_balancers",
+            "Count of load balancers that stay in the cloud although their Service is gone, by provider",
+            self.retained_load_balancers.clone(),
         );
     }
 

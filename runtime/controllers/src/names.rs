@@ -24,6 +24,13 @@ pub const LOAD_BALANCER_MADE_FOR_ANNOTATION: &str = "skysail.dev/load-balancer-m
 /// cloud. `false` lets the Service through while its provider is paused. Any other value counts as
 /// `true`.
 pub const PAUSED_ANNOTATION: &str = "skysail.dev/paused";
+/// Ours: what becomes of the load balancer when the Service goes or wants none any more: `Delete`
+/// or `Retain`. Any other value counts as `Retain`. Comes before the provider's policy.
+pub const DELETION_POLICY_ANNOTATION: &str = "skysail.dev/deletion-policy";
+/// Ours: the UID of a retained load balancer, which the Service takes in place of a new one.
+pub const ADOPT_LOAD_BALANCER_ANNOTATION: &str = "skysail.dev/adopt-load-balancer";
+/// Ours: the ConfigMap with the records of the load balancers that outlive their Service.
+pub const RETAINED_CONFIG_MAP: &str = "skysail-retained-load-balancers";
 /// The older way to restrict the clients of a load balancer; comma separated CIDRs.
 pub const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Excludes a node from all load balancers.
@@ -124,6 +131,12 @@ pub mod reasons {
     pub const PAUSED: &str = "Paused";
     /// Ours: the pause of a Service or of a provider has ended.
     pub const RESUMED: &str = "Resumed";
+    /// Ours: a load balancer stays in the cloud although its Service goes.
+    pub const LOAD_BALANCER_RETAINED: &str = "LoadBalancerRetained";
+    /// Ours: a Service has taken a retained load balancer.
+    pub const LOAD_BALANCER_ADOPTED: &str = "LoadBalancerAdopted";
+    /// Ours: the deletion policy of a Service is neither `Delete` nor `Retain`.
+    pub const INVALID_DELETION_POLICY: &str = "InvalidDeletionPolicy";
     /// Ours: a provider claims a class or a scheme that an older provider has.
     pub const CLAIM_TAKEN: &str = "ClaimTaken";
     /// Ours: a component declares provider-ID schemes that its provider's settings do not list.

@@ -47,6 +47,8 @@ pub struct ProviderEntry {
     /// Whether the operator has paused the provider: no load balancer and no route is changed, and
     /// no node is deleted.
     pub paused: bool,
+    /// What becomes of a load balancer whose Service has no annotation with a policy.
+    pub deletion_policy: DeletionPolicy,
     /// Counts the releases that became active. After a change each object of this provider is
     /// reconciled once, spread over time.
     pub generation: watch::Receiver<u64>,
@@ -55,6 +57,16 @@ pub struct ProviderEntry {
     pub rotations: watch::Receiver<u64>,
     /// Receives the findings of the controllers about this provider.
     pub findings: Findings,
+}
+
+/// What becomes of a load balancer when its Service is deleted or wants none any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionPolicy {
+    /// The provider deletes the load balancer.
+    #[default]
+    Delete,
+    /// The load balancer stays, until a Service adopts it or a person deletes it.
+    Retain,
 }
 
 /// All providers of the process, oldest first. If two providers claim the same class or scheme, the
@@ -141,6 +153,7 @@ impl ProviderEntry {
             interfaces: BTreeSet::new(),
             addresses: ProviderAddresses::default(),
             paused: false,
+            deletion_policy: DeletionPolicy::default(),
             generation: watch::channel(0).1,
             rotations: watch::channel(0).1,
             findings: Findings::default(),

@@ -6,9 +6,12 @@
 //!
 //! # Flow
 //! 1. observe (pure): the object, its ledger entry, the provider's node set, its release.
-//! 2. plan (pure): `service/plan.rs`, on the object as `service_spec.rs` reads it. While the
-//!    Service or its provider is paused, `service/pause.rs` holds back what changes the cloud.
-//! 3. apply (provider, client): `service/apply.rs`; `service/status.rs` validates the provider's
+//! 2. plan (pure): `service/plan.rs`, on the object as `service_spec.rs` reads it.
+//!    `service/retention.rs` says which load balancer the Service has, its own or one that it has
+//!    adopted, and whether it stays when the Service goes. While the Service or its provider is
+//!    paused, `service/pause.rs` holds back what changes the cloud.
+//! 3. apply (provider, client): `service/apply.rs`, and `service/retain.rs` for the records of
+//!    retained load balancers; `service/status.rs` validates the provider's
 //!    answer, and `service/outcome.rs` (pure) turns the outcome into the next ledger entry. After a
 //!    question, and between the deletion of a load balancer and the removal of the finalizer, the
 //!    turn goes on at 1.
@@ -23,6 +26,8 @@ mod outcome;
 pub(crate) mod pause;
 mod plan;
 pub(crate) mod predicates;
+mod retain;
+pub(crate) mod retention;
 mod status;
 pub(crate) mod unclaimed;
 
@@ -35,6 +40,7 @@ use self::{
     apply::Subject,
     outcome::PlanOutcome,
     plan::{ObjectOwner, Observed, Plan, PlanAnswers},
+    retention::Records,
 };
 use crate::{
     backoff::retry_counted,
@@ -139,12 +145,12 @@ fn failed(subject: &Subject<'_>, error: &Error) -> Next {
 
 /// The Service as the subject of Events, also after its deletion.
 fn reference(Subject { observed, key, .. }: &Subject<'_>) -> ObjectReference {
+    let ObjectKey { namespace, name } = (*key).clone();
     match (&observed.object, &observed.entry) {
         (Some(object), _) => convert::service_reference(object),
-        (None, Some(entry)) => apply::reference(&entry.service),
-        (None, None) => {
-            let ObjectKey { namespace, name } = (*key).clone();
-            ObjectReference { kind: "Service", namespace, name, uid: String::new() }
+        (None, entry) => {
+            let uid = entry.as_ref().map(|entry| entry.object_uid.clone()).unwrap_or_default();
+            ObjectReference { kind: "Service", namespace, name, uid }
         }
     }
 }
@@ -174,6 +180,8 @@ fn observe_with(
         may_hold: lanes.iter().filter(may_hold).map(|lane| lane.id).collect(),
         emptied: lanes.iter().filter(emptied).map(|lane| lane.id).collect(),
         paused: lanes.iter().filter(|lane| lane.is_paused()).map(|lane| lane.id).collect(),
+        retains: retention::retaining(context, object.as_deref(), entry.as_ref()),
+        records: Records::read(context, (lane, key), object.as_deref(), entry.as_ref()),
         object,
         waits: entry.as_ref().map(|entry| entry.waits(Instant::now())).unwrap_or_default(),
         entry,
@@ -190,7 +198,7 @@ fn observe_with(
 /// The Event of a failed plan, in upstream's words.
 fn failure(plan: &Plan, observed: &Observed, text: &str) -> (&'static str, String) {
     match plan {
-        Plan::LookUp(_) | Plan::DeleteRemembered(_) => {
+        Plan::LookUp(_) | Plan::DeleteRemembered(_) | Plan::RetainRemembered(_) | Plan::GiveBack(..) => {
             (reasons::DELETE_LOAD_BALANCER_FAILED, format!("Error deleting load balancer: {text}"))
         }
         Plan::Update(_) => {

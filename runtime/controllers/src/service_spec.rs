@@ -76,6 +76,11 @@ pub(crate) fn has_finalizer(object: &core::Service) -> bool {
     finalizers.iter().any(|finalizer| finalizer == names::LOAD_BALANCER_FINALIZER)
 }
 
+/// Whether the cache keeps all that the controllers read of the object.
+pub(crate) fn is_whole(object: &core::Service) -> bool {
+    is_load_balancer(object) || has_finalizer(object)
+}
+
 /// The provider that made the load balancer, according to the annotation. Anyone with write access
 /// to the object can set it, so it counts only after that provider confirmed it.
 pub(crate) fn named_holder(object: &core::Service) -> Option<&str> {
@@ -96,6 +101,16 @@ fn annotation<'a>(object: &'a core::Service, name: &str) -> Option<&'a str> {
 /// The text of the annotation that pauses the Service.
 pub(crate) fn paused(object: &core::Service) -> Option<&str> {
     annotation(object, names::PAUSED_ANNOTATION)
+}
+
+/// The text of the annotation with the deletion policy.
+pub(crate) fn deletion_policy(object: &core::Service) -> Option<&str> {
+    annotation(object, names::DELETION_POLICY_ANNOTATION)
+}
+
+/// The UID of the retained load balancer that the Service asks for.
+pub(crate) fn adopted(object: &core::Service) -> Option<&str> {
+    annotation(object, names::ADOPT_LOAD_BALANCER_ANNOTATION)
 }
 
 /// The class that this object had when its load balancer was made, according to the annotation;
@@ -132,6 +147,8 @@ pub(crate) fn convert(object: &core::Service) -> Converted {
     annotations.remove(names::LOAD_BALANCER_PROVIDER_ANNOTATION);
     annotations.remove(names::LOAD_BALANCER_MADE_FOR_ANNOTATION);
     annotations.remove(names::PAUSED_ANNOTATION);
+    annotations.remove(names::DELETION_POLICY_ANNOTATION);
+    annotations.remove(names::ADOPT_LOAD_BALANCER_ANNOTATION);
     let mut problems = Problems::default();
     let from_annotation = annotations.get(names::SOURCE_RANGES_ANNOTATION).map(String::as_str);
     let service = Service {

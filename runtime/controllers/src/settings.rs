@@ -10,6 +10,9 @@ use ipnet::IpNet;
 pub struct ControllerSettings {
     /// `--cluster-name`: passed to load-balancer and route calls. Default `kubernetes`.
     pub cluster_name: String,
+    /// `--leader-elect-resource-namespace`: the namespace of the ConfigMap with the retained load
+    /// balancers. Default `kube-system`.
+    pub namespace: String,
     /// Which controllers run. Default: all.
     pub controllers: EnabledControllers,
     /// `--controller-start-interval`: pause between the starts of two controllers. Default 0.
@@ -123,6 +126,7 @@ impl Default for ControllerSettings {
     fn default() -> Self {
         Self {
             cluster_name: "kubernetes".to_owned(),
+            namespace: "kube-system".to_owned(),
             controllers: EnabledControllers::default(),
             controller_start_interval: Duration::ZERO,
             concurrent_service_syncs: 10,

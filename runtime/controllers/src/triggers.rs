@@ -2,7 +2,7 @@
 //! informer handlers do. This module does not wait, call or write.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -15,14 +15,15 @@ use crate::{
     convert,
     findings::Finding,
     lane::{Lane, LaneEdit},
+    ledger::{Entry, State},
     metrics::ProviderLabels,
     names::{NODE_PROVIDER_ANNOTATION, PAUSED_ANNOTATION, controllers, reasons},
     nodes::NodeView,
     ownership::{LaneId, Owner},
     report::{Actor, cluster},
     route,
-    service::{pause, predicates::is_relevant, unclaimed},
-    service_spec::{class, convert, has_finalizer, named_class, named_holder},
+    service::{pause, predicates::is_relevant, retention, unclaimed},
+    service_spec::{adopted, class, convert, has_finalizer, named_class, named_holder},
     watch::{Change, ObjectKey, Version},
 };
 
@@ -37,6 +38,10 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
     if !context.settings.controllers.service {
         // Another manager runs the service controller; only the cluster IPs are needed here.
         return;
+    }
+    if let Some(new) = new {
+        retention::report_unclear(context, old.as_deref(), new);
+        context.ledger.with(key, |entry| entry.follow_policy(new));
     }
     let lost = new.as_ref().is_some_and(|new| context.ledger.with(key, |entry| entry.lost_status(new)) == Some(true));
     let misnamed = matches!((old, new), (Some(old), Some(new)) if is_misnamed(context, old, new));
@@ -94,8 +99,34 @@ fn record_named_provider(context: &Context, key: &ObjectKey, old: Option<&core::
             Some(_) | None => named_class(object).unwrap_or_else(|| class(object)),
         };
         service.load_balancer_class = class_then.map(str::to_owned);
-        context.ledger.record_named(key, &holder, Arc::new(service));
+        if let Some((key, record)) = context.retained.of_service(&holder, &service.uid) {
+            (service.uid, service.name) = (key.uid, record.made_for);
+        }
+        let entry = Entry::new(&holder, Arc::new(service), State::Unconfirmed).of_object(object);
+        context.ledger.record_named(key, entry);
     }
+}
+
+/// Handles changed records of retained load balancers: queues the Services that have one of these
+/// UIDs, or ask for it.
+pub(crate) fn records_changed(context: &Context, changed: &BTreeSet<String>) {
+    context.lanes.all().iter().for_each(|lane| retention::count(context, lane));
+    for object in context.services.all() {
+        let is_concerned = |uid: &str| changed.contains(uid);
+        if object.metadata.uid.as_deref().is_some_and(is_concerned) || adopted(&object).is_some_and(is_concerned) {
+            let key = ObjectKey::of(&*object);
+            if let Some(lane) = context.route_service(&key) {
+                lane.services.add(key);
+            }
+        }
+    }
+}
+
+/// Handles a lane that begins: reports the retained load balancers of its provider, and looks for
+/// adopted ones whose Service went while no process ran.
+pub(crate) fn records_known(context: &Context, lane: &Lane) {
+    retention::count(context, lane);
+    context.retained.users(&lane.name).into_iter().for_each(|key| lane.services.add(key));
 }
 
 /// Handles a deleted Service whose provider was removed before.

@@ -12,7 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::service_spec::{has_finalizer, is_load_balancer};
+use crate::service_spec::is_whole;
 
 /// The conditions that a step reads.
 const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
@@ -30,7 +30,7 @@ pub(crate) fn trim_node(node: &mut Node) {
 /// Trims a Service before it is cached. Of a Service that is neither of type LoadBalancer nor has
 /// our finalizer, only its identity, its finalizers and its cluster IPs are kept.
 pub(crate) fn trim_service(service: &mut Service) {
-    let concerns_us = is_load_balancer(service) || has_finalizer(service);
+    let concerns_us = is_whole(service);
     let Service { metadata, spec, status } = std::mem::take(service);
     if !concerns_us {
         let ObjectMeta { finalizers, name, namespace, resource_version, uid, .. } = metadata;

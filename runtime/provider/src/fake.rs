@@ -63,6 +63,8 @@ struct State {
     poison: Option<(String, Error)>,
     /// `get` finds no load balancer.
     blind: bool,
+    /// Load balancers are named by the names of their Services.
+    by_name: bool,
     /// The maximum number of results of `describe`.
     results_max: Option<usize>,
 }
@@ -264,6 +266,12 @@ impl FakeProvider {
         self.lock().blind = true;
     }
 
+    /// Names load balancers by namespace and name of their Services, as some vendors do, and not by
+    /// their UIDs.
+    pub fn name_by_service(&self) {
+        self.lock().by_name = true;
+    }
+
     /// All calls so far, one line each.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
@@ -306,7 +314,10 @@ fn key(service: &Service) -> String {
     format!("{}/{}", service.namespace, service.name)
 }
 
-fn load_balancer_name(service: &Service) -> String {
+fn load_balancer_name(state: &State, service: &Service) -> String {
+    if state.by_name {
+        return format!("{}-{}", service.namespace, service.name);
+    }
     let name = format!("a{}", service.uid.replace('-', ""));
     name.chars().take(32).collect()
 }
@@ -351,13 +362,13 @@ fn ports_line(service: &Service) -> String {
 impl LoadBalancers for FakeProvider {
     async fn name(&self, call: &Call, _cluster: &str, service: &Service) -> Result<String> {
         self.enter(call, "name", format!("name {}", key(service))).await?;
-        Ok(load_balancer_name(service))
+        Ok(load_balancer_name(&self.lock(), service))
     }
 
     async fn get(&self, call: &Call, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         self.enter(call, "get", format!("get {}", key(service))).await?;
         let state = self.lock();
-        let seen = state.load_balancers.get(&load_balancer_name(service)).filter(|_| !state.blind);
+        let seen = state.load_balancers.get(&load_balancer_name(&state, service)).filter(|_| !state.blind);
         Ok(seen.map(|lb| lb.status.clone()))
     }
 
@@ -371,7 +382,7 @@ impl LoadBalancers for FakeProvider {
         let line = format!("ensure {} ports={} nodes={}", key(service), ports_line(service), names_line(nodes));
         self.enter(call, "ensure", line).await?;
         let mut state = self.lock();
-        let name = load_balancer_name(service);
+        let name = load_balancer_name(&state, service);
         let status = match (state.answer.clone(), state.load_balancers.get(&name)) {
             (Some(answer), _) => answer(service),
             (None, Some(present)) => present.status.clone(),
@@ -391,10 +402,12 @@ impl LoadBalancers for FakeProvider {
 
     async fn update(&self, call: &Call, _cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
         self.enter(call, "update", format!("update {} nodes={}", key(service), names_line(nodes))).await?;
-        match self.lock().load_balancers.get_mut(&load_balancer_name(service)) {
+        let mut state = self.lock();
+        let name = load_balancer_name(&state, service);
+        match state.load_balancers.get_mut(&name) {
             Some(lb) => {
                 if lb.nodes != names(nodes) {
-                    held_back(call, "PUT", &load_balancer_name(service))?;
+                    held_back(call, "PUT", &name)?;
                 }
                 lb.nodes = names(nodes);
                 Ok(())
@@ -405,7 +418,8 @@ impl LoadBalancers for FakeProvider {
 
     async fn ensure_deleted(&self, call: &Call, _cluster: &str, service: &Service) -> Result<()> {
         self.enter(call, "ensure-deleted", format!("ensure-deleted {}", key(service))).await?;
-        let (mut state, name) = (self.lock(), load_balancer_name(service));
+        let mut state = self.lock();
+        let name = load_balancer_name(&state, service);
         if state.load_balancers.contains_key(&name) {
             held_back(call, "DELETE", &name)?;
         }

@@ -12,6 +12,7 @@ mod orphans;
 mod plan;
 mod registry;
 mod replay;
+mod retained;
 mod run;
 mod status;
 mod support_bundle;
@@ -36,6 +37,7 @@ pub(crate) use orphans::OrphansArgs;
 pub(crate) use plan::PlanArgs;
 pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
 pub(crate) use replay::{RecordArgs, ReplayArgs};
+pub(crate) use retained::{RecordsArgs, RetainedArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RecordingArgs, RunArgs};
 pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
 pub(crate) use support_bundle::SupportBundleArgs;
@@ -120,6 +122,8 @@ pub(crate) enum Command {
     Plan(Box<PlanArgs>),
     /// List the load balancers in the cloud that no Service needs, and delete those that you name.
     Orphans(OrphansArgs),
+    /// List the load balancers that stay in the cloud although their Service is gone.
+    Retained(RetainedArgs),
     /// Explain a name of a message, a metric, a limit or a flag, or the state of a Service.
     Explain(ExplainArgs),
     /// Push a component to an OCI registry.

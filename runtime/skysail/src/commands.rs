@@ -20,6 +20,7 @@ mod push;
 mod recordings;
 mod registry;
 mod replay;
+mod retained;
 mod run;
 mod served;
 mod status;
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Explain(args) => explain::run(&args),
         Command::Plan(args) => plan::run(*args),
         Command::Orphans(args) => orphans::run(args),
+        Command::Retained(args) => retained::run(&args),
         Command::Push(args) => push::run(args),
         Command::Pull(args) => pull::run(args),
         Command::Crd(args) => crd::run(&args),

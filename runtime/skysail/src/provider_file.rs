@@ -26,7 +26,7 @@ use explain::Explanation;
 use outline::Outline;
 use schema::{Carrier, Check, Document};
 use schemars::{Schema, generate::SchemaSettings};
-use skysail_controllers::ProviderAddresses;
+use skysail_controllers::{DeletionPolicy, ProviderAddresses};
 use skysail_host::{
     Limits,
     credentials::Credentials,
@@ -80,6 +80,8 @@ pub(crate) struct ProviderSpec {
     pub(crate) addresses: ProviderAddresses,
     /// Whether the controllers change nothing in its cloud and delete none of its nodes.
     pub(crate) paused: bool,
+    /// What becomes of load balancers whose Service goes.
+    pub(crate) deletion_policy: DeletionPolicy,
     /// Where the component comes from.
     pub(crate) source: ComponentSource,
     /// Cloud-config; empty if none is given.
@@ -103,8 +105,8 @@ pub(crate) struct ProviderSpec {
     /// Claims that another provider has.
     pub(crate) yields: Yields,
     /// Hash of the slot's settings, including the content of files. It does not include the claims,
-    /// `paused`, the source, the values of credentials and `retry`, which change without a new
-    /// slot.
+    /// `paused`, `deletion_policy`, the source, the values of credentials and `retry`, which change
+    /// without a new slot.
     pub(crate) fingerprint: u64,
 }
 
@@ -128,6 +130,7 @@ pub(crate) struct Claims {
     interfaces: BTreeSet<Interface>,
     addresses: ProviderAddresses,
     paused: bool,
+    deletion_policy: DeletionPolicy,
 }
 
 impl ProviderSpec {
@@ -146,6 +149,7 @@ impl ProviderSpec {
             interfaces: BTreeSet::new(),
             addresses: ProviderAddresses::default(),
             paused: false,
+            deletion_policy: DeletionPolicy::default(),
             source: ComponentSource::None,
             config: String::new(),
             egress: Arc::new(EgressPolicy::new(&EgressSpec::default())?),
@@ -226,6 +230,7 @@ impl ProviderSpec {
             interfaces: self.interfaces.clone(),
             addresses: self.addresses.clone(),
             paused: self.paused,
+            deletion_policy: self.deletion_policy,
         }
     }
 }

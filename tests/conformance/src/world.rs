@@ -8,7 +8,7 @@ use std::{
 };
 
 use expect_test::Expect;
-use k8s_openapi::api::core::v1::{Event, Node, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Service};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -16,8 +16,9 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{
-    Clients, ControllerMetrics, ControllerSettings, DryRunObject, Ending, Explainer, Finding, Ledger, Manager,
-    ManagerError, Progress, ProviderAddresses, ProviderEntry, Providers, Snapshot, dry_run,
+    Clients, ControllerMetrics, ControllerSettings, DeletionPolicy, DryRunObject, Ending, Explainer, Finding, Ledger,
+    Manager, ManagerError, Progress, ProviderAddresses, ProviderEntry, Providers, Snapshot, dry_run,
+    names::RETAINED_CONFIG_MAP,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
 use skysail_election::fenced;
@@ -134,6 +135,11 @@ impl Cloud {
     /// Pauses the provider, or ends its pause.
     pub fn pause(&mut self, paused: bool) {
         self.entry.paused = paused;
+    }
+
+    /// Sets what becomes of load balancers whose Service has no annotation with a policy.
+    pub fn retain(&mut self, policy: DeletionPolicy) {
+        self.entry.deletion_policy = policy;
     }
 
     /// Removes the first class from the provider's claims.
@@ -332,7 +338,9 @@ impl World {
         let services = self.as_user(self.services().list(&ListParams::default())).await.items;
         let metrics = ControllerMetrics::register(&mut Registry::default());
         let (clients, providers) = (Clients::from(self.client.clone()), self.providers.borrow().clone());
-        let snapshot = Snapshot { nodes, services };
+        let records: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.settings.namespace);
+        let retained = self.as_user(records.get_opt(RETAINED_CONFIG_MAP)).await;
+        let snapshot = Snapshot { nodes, services, retained };
         dry_run(&clients, &providers, (self.settings.clone(), metrics), snapshot, |_, _| {}).await
     }
 

@@ -20,7 +20,9 @@ use tokio::{
 };
 
 pub(crate) use self::state::{Balancer, CloudState, Port, RANGES, ports_of};
-use crate::{Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudWeather, story::Story};
+use crate::{
+    Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudWeather, replica::provider_name, story::Story,
+};
 
 /// The longest lag of a read.
 const LAG_MAX_MS: u64 = 2_000;
@@ -89,6 +91,8 @@ pub(crate) enum Lie {
 pub(crate) struct Cloud {
     /// The name of the cloud and of its provider.
     pub(crate) name: &'static str,
+    /// The name that the operator gives the provider.
+    pub(crate) provider: String,
     /// The provider-ID scheme that the provider's component describes.
     pub(crate) scheme: &'static str,
     /// Whether the cloud has routes: only the first one does.
@@ -141,7 +145,8 @@ impl Cloud {
         // The third cloud is another account of the first one.
         let scheme = if number == 3 { "first" } else { name };
         let (rotations, has_routes) = (watch::Sender::default(), number == 1);
-        Self { name, scheme, has_routes, rotations, inner: Mutex::new(inner), story, referee }
+        let provider = provider_name(usize::from(number.saturating_sub(1)));
+        Self { name, provider, scheme, has_routes, rotations, inner: Mutex::new(inner), story, referee }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

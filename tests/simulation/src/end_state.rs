@@ -6,9 +6,12 @@ use std::{
 };
 
 use serde_json::Value;
-use skysail_controllers::names::{
-    LOAD_BALANCER_FINALIZER, LOAD_BALANCER_PROVIDER_ANNOTATION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT,
-    reasons::ORPHANED_LOAD_BALANCER,
+use skysail_controllers::{
+    RetainedLoadBalancer,
+    names::{
+        LOAD_BALANCER_FINALIZER, LOAD_BALANCER_PROVIDER_ANNOTATION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT,
+        reasons::ORPHANED_LOAD_BALANCER,
+    },
 };
 use skysail_provider::Protocol;
 
@@ -26,9 +29,30 @@ struct Seen {
     name: &'static str,
     has_routes: bool,
     state: CloudState,
+    /// The records of this cloud's load balancers, by the UIDs by which the provider finds them.
+    records: BTreeMap<String, RetainedLoadBalancer>,
 }
 
 impl Seen {
+    /// The name of the load balancer of this Service: its own, or one that it has adopted.
+    fn balancer_of(&self, service: &Value) -> String {
+        let uid = text(service, "/metadata/uid");
+        let mut adopted = self.records.iter().filter(|(_, record)| record.in_use && record.service_uid == uid);
+        format!("lb-{}", adopted.next().map_or(uid, |(key, _)| key))
+    }
+
+    /// Whether another Service has, or had last, the load balancer that was made for this one,
+    /// which then gets none.
+    fn is_taken_from(&self, service: &Value) -> bool {
+        let uid = text(service, "/metadata/uid");
+        self.records.get(uid).is_some_and(|record| record.service_uid != uid)
+    }
+
+    /// Whether the load balancer stays although no Service has it.
+    fn is_retained(&self, balancer: &str) -> bool {
+        self.records.get(balancer.trim_start_matches("lb-")).is_some_and(|record| !record.in_use)
+    }
+
     /// Whether the cloud has a machine with the node's name. A provider that lied when the node was
     /// initialised has given it the provider ID of another machine, which may outlive its own.
     fn has_machine_of(&self, node: &Value) -> bool {
@@ -48,7 +72,7 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
     let nodes = site.referee.objects("/api/v1/nodes");
     let events = site.referee.objects("/api/v1/events");
     let clouds = seen(site);
-    let mut wrong = Vec::new();
+    let mut wrong = wrong_records(&clouds, &services);
     for service in services.iter().filter(|service| text(service, "/metadata/name") != "kubernetes") {
         check_service(service, &clouds, &mut wrong);
         check_reconciled(service, &clouds, site, &mut wrong);
@@ -86,7 +110,17 @@ pub(crate) fn node_differences(site: &Site) -> Vec<String> {
 }
 
 fn seen(site: &Site) -> Vec<Seen> {
-    let seen = |cloud: &Arc<Cloud>| Seen { name: cloud.name, has_routes: cloud.has_routes, state: cloud.state() };
+    let records = site.referee.records();
+    let records_of = |cloud: &Cloud| {
+        let own = records.all().filter(|(key, _)| key.provider == cloud.provider);
+        own.map(|(key, record)| (key.uid.clone(), record.clone())).collect()
+    };
+    let seen = |cloud: &Arc<Cloud>| Seen {
+        name: cloud.name,
+        has_routes: cloud.has_routes,
+        state: cloud.state(),
+        records: records_of(cloud),
+    };
     // The third cloud is another account of the first one and stays empty.
     site.clouds.iter().take(2).map(seen).collect()
 }
@@ -96,6 +130,15 @@ fn is_wanted(service: &Value, cloud: &Seen) -> bool {
     text(service, "/spec/type") == "LoadBalancer"
         && service.pointer("/metadata/deletionTimestamp").is_none()
         && is_of_class(service, cloud)
+        && !cloud.is_taken_from(service)
+}
+
+/// The records of a Service that does not exist.
+fn wrong_records(clouds: &[Seen], services: &[Value]) -> Vec<String> {
+    let lives = |uid: &str| services.iter().any(|service| text(service, "/metadata/uid") == uid);
+    let records = clouds.iter().flat_map(|cloud| &cloud.records);
+    let dead = records.filter(|(_, record)| record.in_use && !lives(&record.service_uid));
+    dead.map(|(uid, record)| format!("the load balancer of {uid} is said to be in use: {record:?}")).collect()
 }
 
 fn is_of_class(service: &Value, cloud: &Seen) -> bool {
@@ -130,8 +173,7 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
     }
     let ingress = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
     let shown: Vec<&str> = ingress.into_iter().flatten().map(|one| text(one, "/ip")).collect();
-    let key = format!("lb-{}", text(service, "/metadata/uid"));
-    let real = wanted.and_then(|cloud| cloud.state.addresses.get(&key).cloned());
+    let real = wanted.and_then(|cloud| cloud.state.addresses.get(&cloud.balancer_of(service)).cloned());
     if wanted.is_some() && real.is_none() {
         wrong.push(format!("the Service {name} has no address in its cloud"));
     }
@@ -148,7 +190,7 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
 fn check_reconciled(service: &Value, clouds: &[Seen], site: &Site, wrong: &mut Vec<String>) {
     for (cloud, source) in clouds.iter().zip(&site.sources).filter(|(cloud, _)| is_wanted(service, cloud)) {
         let Some(newest) = source.newest() else { continue };
-        if !site.referee.is_ensured_by(text(service, "/metadata/uid"), &newest.digest) {
+        if !site.referee.is_ensured_by(cloud.balancer_of(service).trim_start_matches("lb-"), &newest.digest) {
             let (name, origin) = (text(service, "/metadata/name"), &newest.offer.origin);
             wrong.push(format!("the Service {name} was not ensured in {} since {origin} serves", cloud.name));
         }
@@ -173,7 +215,7 @@ fn wrong_balancers(
     let wanted: BTreeMap<String, Balancer> = wanted.map(|service| balancer(service, cloud, nodes)).collect();
     for (name, has) in &state.balancers {
         match wanted.get(name) {
-            None if is_known_orphan(name) => {}
+            None if is_known_orphan(name) || cloud.is_retained(name) => {}
             None => wrong.push(format!("{} has {name}, which no Service wants", cloud.name)),
             Some(wanted) if wanted != has => wrong.push(format!("{name} is {has:?}, not {wanted:?}")),
             Some(_) => {}
@@ -182,7 +224,8 @@ fn wrong_balancers(
     for name in wanted.keys().filter(|name| !state.balancers.contains_key(*name)) {
         wrong.push(format!("{} lacks {name}", cloud.name));
     }
-    for name in state.addresses.keys().filter(|name| !wanted.contains_key(*name) && !is_known_orphan(name)) {
+    let is_left = |name: &&String| !wanted.contains_key(*name) && !is_known_orphan(name) && !cloud.is_retained(name);
+    for name in state.addresses.keys().filter(is_left) {
         wrong.push(format!("{} has an address for {name}, which no Service wants", cloud.name));
     }
     wrong
@@ -196,7 +239,8 @@ fn is_by_hand(node: &Value) -> bool {
 
 fn balancer(service: &Value, cloud: &Seen, nodes: &[Value]) -> (String, Balancer) {
     let state = &cloud.state;
-    let uid = text(service, "/metadata/uid").to_owned();
+    let name = cloud.balancer_of(service);
+    let uid = name.trim_start_matches("lb-").to_owned();
     let backs = |node: &&Value| {
         (state.machines.contains_key(text(node, "/spec/providerID")) || is_by_hand(node) && !cloud.has_routes)
             && node.pointer("/metadata/labels").is_none_or(|labels| labels.get(EXCLUDED).is_none())
@@ -205,7 +249,7 @@ fn balancer(service: &Value, cloud: &Seen, nodes: &[Value]) -> (String, Balancer
     let ports = service.pointer("/spec/ports").and_then(Value::as_array);
     let mut ports: Vec<Port> = ports.into_iter().flatten().map(port).collect();
     ports.sort_unstable();
-    (format!("lb-{uid}"), Balancer { service: uid, ports, backends })
+    (name, Balancer { service: uid, ports, backends })
 }
 
 fn port(port: &Value) -> Port {

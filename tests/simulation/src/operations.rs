@@ -8,7 +8,10 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use skysail_controllers::names::{ALLOW_DELETION_ANNOTATION, LOAD_BALANCER_FINALIZER, PAUSED_ANNOTATION};
+use skysail_controllers::names::{
+    ADOPT_LOAD_BALANCER_ANNOTATION, ALLOW_DELETION_ANNOTATION, DELETION_POLICY_ANNOTATION, LOAD_BALANCER_FINALIZER,
+    PAUSED_ANNOTATION,
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -216,6 +219,31 @@ impl People {
         self.make_machine("late", cloud).await;
     }
 
+    /// Creates a Service with a deletion policy, which does not change as long as the Service
+    /// exists. Some ask for the load balancer of another Service, which may be retained, in use, or
+    /// the one of a Service that was never deleted.
+    pub(crate) async fn keep_or_ask(&mut self, chance: &mut Chance) {
+        let name = format!("s{}", chance.number(0..=self.names_max));
+        let policy = chance.pick(&["Retain", "Retain", "keep", "Delete"]).copied().unwrap_or_default();
+        let mut annotations = json!({ DELETION_POLICY_ANNOTATION: policy });
+        let records = self.referee.records();
+        let asked: Vec<String> = match chance.number(0..=9) {
+            0..=5 => records.all().map(|(key, _)| key.uid.clone()).collect(),
+            6 => {
+                let services = self.referee.objects("/api/v1/namespaces/default/services");
+                services.iter().map(|service| text(service, "/metadata/uid").to_owned()).collect()
+            }
+            _ => Vec::new(),
+        };
+        if let (Some(uid), Some(all)) = (chance.pick(&asked), annotations.as_object_mut()) {
+            all.insert(ADOPT_LOAD_BALANCER_ANNOTATION.to_owned(), json!(uid));
+        }
+        let class = if chance.once_in(0.7) { Value::Null } else { json!(CLASS) };
+        let ports = json!([{ "name": "p", "port": chance.number(80..=90) }]);
+        let spec = json!({ "type": "LoadBalancer", "ports": ports, "loadBalancerClass": class });
+        self.put_service(json!({ "name": name, "annotations": annotations }), spec).await;
+    }
+
     /// Pauses a Service, or ends its pause.
     pub(crate) async fn pause_some_service(&mut self, chance: &mut Chance) {
         let names = self.names("/api/v1/namespaces/default/services");
@@ -325,7 +353,10 @@ impl People {
             }
         }
         for name in self.names("/api/v1/namespaces/default/services") {
-            let mended = json!({ "metadata": { "annotations": { SOURCE_RANGES: null, PAUSED_ANNOTATION: null } } });
+            // Who asks for what another Service has gets a load balancer of its own.
+            let annotations =
+                json!({ SOURCE_RANGES: null, PAUSED_ANNOTATION: null, ADOPT_LOAD_BALANCER_ANNOTATION: null });
+            let mended = json!({ "metadata": { "annotations": annotations } });
             drop(self.services().patch(&name, &PatchParams::default(), &Patch::Merge(&mended)).await);
             let path = format!("/api/v1/namespaces/default/services/{name}");
             let object = self.referee.object(&path).unwrap_or_default();
@@ -458,7 +489,12 @@ impl People {
     }
 
     async fn put_service(&self, metadata: Value, spec: Value) {
-        self.story.tell(PEOPLE, format_args!("create service {} {spec}", text(&metadata, "/name")));
+        let annotations = metadata.pointer("/annotations").cloned().unwrap_or_default();
+        let name = text(&metadata, "/name");
+        match annotations.is_null() {
+            true => self.story.tell(PEOPLE, format_args!("create service {name} {spec}")),
+            false => self.story.tell(PEOPLE, format_args!("create service {name} {annotations} {spec}")),
+        }
         let object = json!({ "metadata": metadata, "spec": spec });
         // The Service may exist already, which is an error without effect.
         drop(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await);

@@ -36,6 +36,9 @@ mod most {
     pub(super) const RIVAL: usize = 3;
     /// Share of the events at which people also pause a Service or end its pause.
     pub(super) const PAUSE: f64 = 0.1;
+    /// Share of the events at which people also create a Service whose load balancer outlives it,
+    /// or one that asks for such a load balancer.
+    pub(super) const RETENTION: f64 = 0.15;
     /// A cloud fails or denies every request for a while, or hangs, which begins while a new
     /// release is loaded or on trial.
     pub(super) const OUTAGE: usize = 5;
@@ -212,6 +215,9 @@ pub struct Plan {
     pub(crate) epilogue: Epilogue,
     /// Share of the events at which people also pause a Service or end its pause.
     pub(crate) pauses: f64,
+    /// Share of the events at which people also create a Service whose load balancer outlives it,
+    /// or one that asks for such a load balancer.
+    pub(crate) retention: f64,
     /// Each replica has a state folder.
     pub(crate) state_folders: bool,
     pub(crate) settings: ControllerSettings,
@@ -334,6 +340,7 @@ impl Plan {
             },
             epilogue: chance.weighted(&epilogues).unwrap(),
             pauses: if Chance::of(seed, "pauses").once_in(0.5) { most::PAUSE } else { 0.0 },
+            retention: if Chance::of(seed, "retention").once_in(0.5) { most::RETENTION } else { 0.0 },
             operations: chance.number(if is_large { 60 } else { 10 }..=operations_max),
             names: if is_full {
                 FULL_MAX.0

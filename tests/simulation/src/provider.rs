@@ -112,6 +112,9 @@ impl CloudProvider {
     async fn enter<'a>(&'a self, call: &'a Call, function: &str, service: Option<&Service>) -> Result<Entered<'a>> {
         self.link.run(std::future::ready(())).await;
         call.fence.check()?;
+        if let (Some(service), Some(object)) = (service, &call.object) {
+            self.referee.changes_for((&self.process, &self.cloud.provider), function, (service, object));
+        }
         let ongoing = service.map(|service| self.referee.call_begins((&self.process, &self.link), function, service));
         if ["create-routes", "delete-routes", "delete"].contains(&function) {
             self.referee.changes(&self.process, self.cloud.name, function);
@@ -154,10 +157,11 @@ impl LoadBalancers for CloudProvider {
     ) -> Result<LoadBalancerStatus> {
         let entered = self.enter(call, "ensure", Some(service)).await?;
         let (name, uid) = (name_of(service), service.uid.clone());
+        let object_uid = call.object.as_ref().map_or_else(|| uid.clone(), |object| object.uid.clone());
         let referee = Arc::clone(&self.referee);
         let key = name.clone();
         let take = move |state: &mut CloudState| {
-            referee.made_for(&uid);
+            referee.made_for(&uid, &object_uid);
             state.take_address(&key)
         };
         let address = entered.write(format!("take address {name}"), take).await?;
@@ -238,7 +242,9 @@ impl LoadBalancerInventory for CloudProvider {
     }
 
     async fn delete(&self, call: &Call, _cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
-        self.enter(call, "delete", None).await?.delete(share.name.clone()).await
+        let entered = self.enter(call, "delete", None).await?;
+        self.referee.deletes_orphan((&self.process, &self.cloud.provider), &share.name);
+        entered.delete(share.name.clone()).await
     }
 }
 

@@ -10,10 +10,13 @@ use futures::FutureExt as _;
 use http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use skysail_controllers::names::{ALLOW_DELETION_ANNOTATION, LOAD_BALANCER_FINALIZER};
+use skysail_controllers::{
+    RetainedLoadBalancer, RetainedRecords,
+    names::{ALLOW_DELETION_ANNOTATION, DELETION_POLICY_ANNOTATION, LOAD_BALANCER_FINALIZER, RETAINED_CONFIG_MAP},
+};
 use skysail_dev::api::ApiServer;
 use skysail_election::Timing;
-use skysail_provider::Service;
+use skysail_provider::{ObjectReference, Service};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
@@ -208,6 +211,51 @@ impl Referee {
         OngoingCall { referee: Arc::clone(self), uid: service.uid.clone(), call }
     }
 
+    /// The records of retained load balancers.
+    pub(crate) fn records(&self) -> RetainedRecords {
+        let object = self.object(&format!("/api/v1/namespaces/kube-system/configmaps/{RETAINED_CONFIG_MAP}"));
+        RetainedRecords::of(object.and_then(|object| serde_json::from_value(object).ok()).as_ref())
+    }
+
+    /// Invariants: a load balancer that has a record is changed only for the Service that the
+    /// record names, and while that Service has it. Nothing is deleted for a Service whose policy
+    /// is not `Delete`, which it has had since it was created.
+    pub(crate) fn changes_for(
+        &self,
+        (process, provider): (&str, &str),
+        function: &str,
+        (service, object): (&Service, &ObjectReference),
+    ) {
+        if !CHANGES.contains(&function) {
+            return;
+        }
+        let (ObjectReference { namespace, name, .. }, records) = (object, self.records());
+        let record = records.all().find(|(key, _)| key.provider == provider && key.uid == service.uid);
+        let is_others = |record: &RetainedLoadBalancer| !record.in_use || record.service_uid != object.uid;
+        if let Some((key, record)) = record.filter(|(_, record)| is_others(record)) {
+            self.story.violate(format_args!(
+                "{process} calls {function} for {namespace}/{name} ({}), and the record of {key} says {record:?}",
+                object.uid
+            ));
+        }
+        let now = self.object(&format!("/api/v1/namespaces/{namespace}/services/{name}")).unwrap_or_default();
+        let policy = now.pointer("/metadata/annotations").and_then(|all| all.get(DELETION_POLICY_ANNOTATION));
+        let is_it = text(&now, "/metadata/uid") == object.uid;
+        if function == "ensure-deleted" && is_it && policy.is_some_and(|policy| policy != "Delete") {
+            self.story.violate(format_args!(
+                "{process} deletes the load balancer of {namespace}/{name}, whose policy is {policy:?}"
+            ));
+        }
+    }
+
+    /// Invariant: no load balancer that has a record is deleted as an orphan.
+    pub(crate) fn deletes_orphan(&self, (process, provider): (&str, &str), name: &str) {
+        let records = self.records();
+        if let Some((_, record)) = records.all().find(|(key, record)| key.provider == provider && record.name == name) {
+            self.story.violate(format_args!("{process} deletes {name} as an orphan, and there is {record:?}"));
+        }
+    }
+
     /// Invariant: no write without the lease, and none so late that it may take effect when a
     /// process with the fastest clock leads.
     pub(crate) fn writes(&self, process: &str, what: &str) {
@@ -326,10 +374,11 @@ impl Referee {
 
     /// Invariant: no cloud resource for a Service without our finalizer. A process that received a
     /// stale list from the API server cannot know that the finalizer is gone: then the Service is
-    /// recorded for [`Self::made_in_the_past`] and is no violation.
-    pub(crate) fn made_for(&self, uid: &str) {
+    /// recorded for [`Self::made_in_the_past`] and is no violation. `uid` is the one by which the
+    /// provider finds the resource.
+    pub(crate) fn made_for(&self, uid: &str, object_uid: &str) {
         let services = self.objects("/api/v1/services");
-        let service = services.iter().find(|service| text(service, "/metadata/uid") == uid);
+        let service = services.iter().find(|service| text(service, "/metadata/uid") == object_uid);
         let finalizers = service.and_then(|service| service.pointer("/metadata/finalizers")?.as_array());
         if finalizers.is_some_and(|all| all.iter().any(|one| one == LOAD_BALANCER_FINALIZER)) {
             return;

@@ -227,7 +227,7 @@ async fn follow_generation(mut status: watch::Receiver<SlotStatus>, sender: watc
 }
 
 /// The name of the provider of this cloud, by its place in [`Site::clouds`].
-fn provider_name(cloud: usize) -> String {
+pub(crate) fn provider_name(cloud: usize) -> String {
     format!("p{cloud}")
 }
 

@@ -131,6 +131,8 @@ struct Day {
     outages: Chance,
     /// Draws which Services people pause.
     pauses: Chance,
+    /// Draws which load balancers people keep and ask for.
+    retention: Chance,
     /// When processes that were cut off reach the API again.
     reached_again: Vec<(Instant, String)>,
     /// When expired tokens are replaced, and of which cloud.
@@ -169,6 +171,7 @@ impl Day {
         let chance = Chance::of(plan.seed, "day");
         let outages = Chance::of(plan.seed, "outages");
         let pauses = Chance::of(plan.seed, "paused Services");
+        let retention = Chance::of(plan.seed, "retained load balancers");
         Self {
             plan,
             site,
@@ -180,6 +183,7 @@ impl Day {
             chance,
             outages,
             pauses,
+            retention,
             reached_again: Vec::new(),
             rotations: Vec::new(),
             frozen: Vec::new(),
@@ -266,6 +270,9 @@ impl Day {
         self.site.referee.look();
         if self.pauses.once_in(self.plan.pauses) {
             self.people.pause_some_service(&mut self.pauses).await;
+        }
+        if self.retention.once_in(self.plan.retention) {
+            self.people.keep_or_ask(&mut self.retention).await;
         }
         match self.chance.weighted(&weights).unwrap_or(Event::People) {
             Event::People => self.people.act().await,

@@ -29,6 +29,10 @@ pub struct ServiceExplanation {
     /// What pauses the Service, and how to continue; none if it is not paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
+    /// What becomes of the load balancer when the Service goes, and why; none if no provider works
+    /// on the Service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<String>,
     /// When the next run is; none if no provider works on the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
@@ -115,8 +119,9 @@ pub struct LoadBalancerRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedStep {
-    /// `Ensure`, `Update`, `Repair`, `Cleanup`, `DeleteRemembered`, `Release`, `Refuse`, `Confirm`,
-    /// `LookUp`, `NoHolder`, `Forget`, `Paused`, `Wait` or `Nothing`.
+    /// `Ensure`, `Update`, `Repair`, `Cleanup`, `DeleteRemembered`, `RetainRemembered`, `GiveBack`,
+    /// `Release`, `Refuse`, `Confirm`, `LookUp`, `NoHolder`, `Forget`, `Paused`, `Wait` or
+    /// `Nothing`.
     pub step: String,
     /// Why this step is the next one.
     pub reason: String,

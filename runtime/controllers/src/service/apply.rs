@@ -10,7 +10,7 @@ use std::{net::IpAddr, sync::Arc};
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, ListParams, Patch};
 use serde_json::{Value, json};
-use skysail_provider::{Call, Code, EventKind, LoadBalancerStatus, LoadBalancers, Service};
+use skysail_provider::{Call, Code, EventKind, LoadBalancerStatus, LoadBalancers, ObjectReference, Service};
 use tokio::time::Instant;
 
 use super::{
@@ -67,16 +67,25 @@ impl Subject<'_> {
                 return Ok(Some(PlanAnswers { found: Some(found), ..answers }));
             }
             (Plan::DeleteRemembered(service), _) => self.delete_remembered(service).await,
+            (Plan::RetainRemembered(service), _) => self.retain_at(self.lane.id, service).await,
+            (Plan::GiveBack(key, record), _) => self.give_back(key, record).await,
             (Plan::NoHolder, _) => {
                 let text = "no provider exports load-balancers, so the load balancer of this Service cannot be deleted; add its provider again";
                 Err(unknown_holder(Code::Unsupported, text))
             }
-            (Plan::Cleanup { service, holders, .. }, _) => self.cleanup(service, holders).await,
+            (Plan::Cleanup { service, holders, retained, .. }, _) => self.cleanup(service, holders, retained).await,
             (Plan::Release { service, empties_status }, Some(object)) => {
                 self.release(object, service, *empties_status).await
             }
-            (Plan::Ensure { service, add_finalizer, repeated }, Some(object)) => {
-                self.ensure(object, service, (*add_finalizer, *repeated)).await
+            (Plan::Ensure { service, claims, add_finalizer, repeated }, Some(object)) => {
+                // Checked before the first write: a provider without load balancers must not leave
+                // a finalizer behind.
+                let provider = self.load_balancers()?;
+                self.refuse_namesake(service).await?;
+                if *claims {
+                    self.adopt(object, service).await?;
+                }
+                self.ensure(provider, object, service, (*add_finalizer, *repeated)).await
             }
             (Plan::Update(service), _) => self.update(service).await,
             (Plan::Repair { add_finalizer, status }, Some(object)) => {
@@ -111,19 +120,18 @@ impl Subject<'_> {
     /// Creates or changes the load balancer; the finalizer comes first, the status last.
     async fn ensure(
         &self,
+        provider: &dyn LoadBalancers,
         object: &core::Service,
         service: &Arc<Service>,
         (add_finalizer, repeated): (bool, bool),
     ) -> Result<(), Error> {
-        // Checked before the first write: a provider without load balancers must not leave a
-        // finalizer behind.
-        let provider = self.load_balancers()?;
         // A drift repair that changed nothing emits no Event.
         let begun = (!repeated).then(|| {
             let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
-            reporter.begins(self.actor, &reference(service), what, "Ensuring load balancer")
+            reporter.begins(self.actor, &self.reference(service), what, "Ensuring load balancer")
         });
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
+        self.take_back(service).await?;
         // After the finalizer: if the API server refuses the patch, the object is older than the
         // one of the API, which may name another provider. An entry would hide that name.
         self.record(PlanOutcome::Begun);
@@ -243,8 +251,9 @@ impl Subject<'_> {
         self.context.reporter.event(self.actor, &convert::service_reference(object), kind, text);
     }
 
-    /// Deletes the load balancer of an existing object at each of these providers.
-    async fn cleanup(&self, service: &Arc<Service>, holders: &[LaneId]) -> Result<(), Error> {
+    /// Deletes the load balancer of an existing object at each of these providers; those of
+    /// `retained` keep it.
+    async fn cleanup(&self, service: &Arc<Service>, holders: &[LaneId], retained: &[LaneId]) -> Result<(), Error> {
         self.record(PlanOutcome::Begun);
         let mut failures = Vec::new();
         for holder in holders {
@@ -252,7 +261,11 @@ impl Subject<'_> {
             if !failures.is_empty() && self.is_outdated() {
                 break;
             }
-            match self.delete_at(*holder, service).await {
+            let done = match retained.contains(holder) {
+                true => self.retain_at(*holder, service).await,
+                false => self.delete_at(*holder, service).await,
+            };
+            match done {
                 Err(error) if error.code() == Code::NotLeading => return Err(error),
                 // The others are called all the same: this provider may serve again in hours only.
                 Err(error) => failures.push(error),
@@ -276,14 +289,19 @@ impl Subject<'_> {
         version(self.context.services.get(self.key).as_deref()) != version(self.observed.object.as_deref())
     }
 
+    /// A provider that may hold the load balancer.
+    pub(super) fn holder(&self, holder: LaneId) -> Result<Arc<Lane>, Error> {
+        self.context.lanes.get(holder).ok_or_else(|| {
+            let text = "a provider that may have the load balancer was removed meanwhile; add the provider again";
+            unknown_holder(Code::NotServing, text)
+        })
+    }
+
     /// Deletes the load balancer at one provider that may hold it.
     async fn delete_at(&self, holder: LaneId, service: &Arc<Service>) -> Result<(), Error> {
-        let Some(holder) = self.context.lanes.get(holder) else {
-            let text = "a provider that may have the load balancer was removed meanwhile; add the provider again";
-            return Err(unknown_holder(Code::NotServing, text));
-        };
+        let holder = self.holder(holder)?;
         let by = holder.deletes_with();
-        let deleted = self.delete_held(&holder, service).await;
+        let deleted = self.delete_held(&holder, &self.service_at(&holder, service)).await;
         // The report names the provider that plans.
         deleted.map_err(|error| if holder == *self.lane { error } else { error.at(&holder.name) })?;
         if let Some(object) = &self.observed.object {
@@ -304,7 +322,10 @@ impl Subject<'_> {
             );
             self.report_conflict(object, &text);
         }
-        self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
+        // The Event about a load balancer that stays is older.
+        if !self.observed.records.is_kept {
+            self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
+        }
         match empties_status {
             true => self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await,
             false => Ok(()),
@@ -318,12 +339,15 @@ impl Subject<'_> {
         // A list, because the manager has that permission anyway.
         let named = ListParams::default().fields(&format!("metadata.name={}", self.key.name));
         let found = api.list(&named).await.map_err(Error::api("look for the Service that is gone"))?;
-        Ok(found.items.iter().any(|object| object.metadata.uid.as_deref() == Some(service.uid.as_str())))
+        Ok(found.items.iter().any(|object| object.metadata.uid.as_deref() == Some(self.observed.object_uid(service))))
     }
 
     /// Deletes the load balancer of a deleted object.
     async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
         self.record(PlanOutcome::Begun);
+        if self.namesake(self.lane, service).await?.is_some() {
+            return Ok(());
+        }
         self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
         self.ensure_deleted(self.lane, service).await?;
         self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
@@ -332,6 +356,9 @@ impl Subject<'_> {
 
     /// Deletes this provider's load balancer, if it has one.
     async fn delete_held(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<(), Error> {
+        if self.namesake(holder, service).await?.is_some() {
+            return Ok(());
+        }
         let present = match self.observed.answers.found {
             Some(found) if holder == self.lane => found,
             _ => self.has_load_balancer(holder, service).await?,
@@ -350,7 +377,7 @@ impl Subject<'_> {
 
     async fn has_load_balancer(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<bool, Error> {
         let provider = load_balancers(&*holder.provider)?;
-        let call = self.context.call(holder, Some(reference(service)));
+        let call = self.context.call(holder, Some(self.reference(service)));
         match provider.get(&call, &self.context.settings.cluster_name, service).await {
             Ok(status) => Ok(status.is_some()),
             Err(error) if matches!(error.code, Code::ImplementedElsewhere | Code::NotFound) => Ok(false),
@@ -360,11 +387,12 @@ impl Subject<'_> {
 
     async fn ensure_deleted(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<(), Error> {
         let provider = load_balancers(&*holder.provider)?;
-        let call = self.context.call(holder, Some(reference(service)));
+        let call = self.context.call(holder, Some(self.reference(service)));
         match provider.ensure_deleted(&call, &self.context.settings.cluster_name, service).await {
-            Err(error) if error.code == Code::NotFound => Ok(()),
-            result => result.map_err(Error::provider("delete load balancer")),
+            Err(error) if error.code == Code::NotFound => {}
+            result => result.map_err(Error::provider("delete load balancer"))?,
         }
+        self.forget_deleted(holder, service).await
     }
 
     /// Also writes the provider's name, so that a restarted process knows which provider to ask.
@@ -447,7 +475,7 @@ impl Subject<'_> {
     }
 
     fn call(&self, service: &Service) -> Call {
-        self.context.call(self.lane, Some(reference(service)))
+        self.context.call(self.lane, Some(self.reference(service)))
     }
 
     /// Returns false if the queue of Events is full.
@@ -455,18 +483,14 @@ impl Subject<'_> {
         self.event(service, EventKind::Normal, reason, message)
     }
 
-    fn event(&self, service: &Service, kind: EventKind, reason: &'static str, message: &str) -> bool {
-        self.context.reporter.event(self.actor, &reference(service), (kind, reason), message)
+    pub(super) fn event(&self, service: &Service, kind: EventKind, reason: &'static str, message: &str) -> bool {
+        self.context.reporter.event(self.actor, &self.reference(service), (kind, reason), message)
     }
-}
 
-/// The subject of Events if only the provider's form is available.
-pub(crate) fn reference(service: &Service) -> skysail_provider::ObjectReference {
-    skysail_provider::ObjectReference {
-        kind: "Service",
-        namespace: service.namespace.clone(),
-        name: service.name.clone(),
-        uid: service.uid.clone(),
+    /// The object as the subject of Events and calls.
+    pub(super) fn reference(&self, service: &Service) -> ObjectReference {
+        let ObjectKey { namespace, name } = self.key.clone();
+        ObjectReference { kind: "Service", namespace, name, uid: self.observed.object_uid(service).to_owned() }
     }
 }
 
@@ -474,7 +498,7 @@ fn unknown_holder(code: Code, text: &str) -> Error {
     Error::provider("find the provider of the load balancer")(skysail_provider::Error::new(code, text))
 }
 
-fn load_balancers(provider: &dyn skysail_provider::Provider) -> Result<&dyn LoadBalancers, Error> {
+pub(super) fn load_balancers(provider: &dyn skysail_provider::Provider) -> Result<&dyn LoadBalancers, Error> {
     let error = match (provider.info(), provider.load_balancers()) {
         (Some(_), Some(load_balancers)) => return Ok(load_balancers),
         (Some(info), None) => {

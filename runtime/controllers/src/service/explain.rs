@@ -9,6 +9,7 @@ use super::{
     observe_with, pause,
     plan::{ObjectOwner, Observed, Plan, PlanAnswers, plan},
     predicates::changed_fields,
+    retention,
 };
 use crate::{
     context::Context,
@@ -29,6 +30,9 @@ pub(crate) struct NextRun {
     pub(crate) reason: String,
     /// What pauses the Service, and how to continue; none if it is not paused.
     pub(crate) paused: Option<String>,
+    /// What becomes of the load balancer when the Service goes; none if no provider has the
+    /// Service.
+    pub(crate) deletion_policy: Option<String>,
 }
 
 /// What a run of the Service would begin with now, and why. Changes nothing.
@@ -39,7 +43,8 @@ pub(crate) fn planned(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> N
     let name =
         |id: LaneId| context.lanes.get(id).map_or_else(|| "a removed provider".to_owned(), |lane| lane.name.clone());
     let paused = pause::explained((context, lane, key), &observed, &plan);
-    NextRun { step: step(&plan), reason: reason(&plan, &observed, &name), paused }
+    let deletion_policy = Some(retention::explained(&observed));
+    NextRun { step: step(&plan), reason: reason(&plan, &observed, &name), paused, deletion_policy }
 }
 
 /// The name of a step.
@@ -50,6 +55,8 @@ pub(crate) const fn step(plan: &Plan) -> &'static str {
         Plan::LookUp(_) => "LookUp",
         Plan::Confirm(_) => "Confirm",
         Plan::DeleteRemembered(_) => "DeleteRemembered",
+        Plan::RetainRemembered(_) => "RetainRemembered",
+        Plan::GiveBack(..) => "GiveBack",
         Plan::Forget => "Forget",
         Plan::NoHolder => "NoHolder",
         Plan::Cleanup { .. } => "Cleanup",
@@ -81,14 +88,26 @@ fn reason(plan: &Plan, observed: &Observed, name: &dyn Fn(LaneId) -> String) -> 
         Plan::DeleteRemembered(_) => format!(
             "the Service is deleted, or another Service has its name; {provider} deletes the load balancer that it made"
         ),
+        Plan::RetainRemembered(_) => format!(
+            "the Service is deleted, or another Service has its name; its deletion policy keeps the load balancer of {provider} in the cloud"
+        ),
+        Plan::GiveBack(key, _) => format!(
+            "the Service that had adopted the load balancer with the UID {} went without a deletion; the load balancer is retained again",
+            key.uid
+        ),
         Plan::Forget => "the load balancer of a former Service is gone; only the manager's record of it is left".to_owned(),
         Plan::NoHolder => {
             "the load balancer has to be deleted, and no provider exports load-balancers; add the provider that made it".to_owned()
         }
-        Plan::Cleanup { holders, misnamed, .. } => cleanup(observed, *misnamed, &holders.iter().map(|id| name(*id)).collect::<Vec<_>>()),
+        Plan::Cleanup { holders, misnamed, retained, .. } => {
+            let deleting = holders.iter().filter(|holder| !retained.contains(holder));
+            let names = |ids: &mut dyn Iterator<Item = &LaneId>| ids.map(|id| name(*id)).collect::<Vec<_>>();
+            cleanup(observed, *misnamed, (&names(&mut deleting.into_iter()), &names(&mut retained.iter())))
+        }
         Plan::Release { empties_status, .. } => {
             let status = if *empties_status { ", and empties the status" } else { "" };
-            format!("the load balancer is deleted; the manager removes the finalizer {LOAD_BALANCER_FINALIZER}{status}")
+            let what = if observed.records.is_kept { "retained" } else { "deleted" };
+            format!("the load balancer is {what}; the manager removes the finalizer {LOAD_BALANCER_FINALIZER}{status}")
         }
         Plan::Refuse(problems) => {
             format!("the Service is invalid, so no provider is called: {}; correct the Service", problems.join("; "))
@@ -138,7 +157,7 @@ fn wait(observed: &Observed) -> String {
     format!("{undone}; the manager writes again after a pause, at most 5 minutes. See the Event ServiceWriteConflict")
 }
 
-fn cleanup(observed: &Observed, misnamed: bool, holders: &[String]) -> String {
+fn cleanup(observed: &Observed, misnamed: bool, (deleting, kept): (&[String], &[String])) -> String {
     let provider = &observed.provider;
     let why = match observed.object.as_deref() {
         _ if misnamed => format!(
@@ -161,13 +180,21 @@ fn cleanup(observed: &Observed, misnamed: bool, holders: &[String]) -> String {
             ObjectOwner::Own => "the load balancer was made for another class".to_owned(),
         },
     };
-    match holders {
+    let deletion = match deleting {
+        [] if !kept.is_empty() => why,
+        [] if !observed.records.spared.is_empty() => {
+            format!("{why}; the load balancer is retained, or another Service has it, and the finalizer is next")
+        }
         [] => format!("{why}; every provider has deleted the load balancer, and the finalizer is next"),
         [holder] => format!("{why}; {holder} deletes the load balancer"),
         holders => format!(
             "{why}; no annotation says which provider made the load balancer, so each of these deletes it: {}",
             holders.join(", ")
         ),
+    };
+    match kept {
+        [] => deletion,
+        kept => format!("{deletion}; the deletion policy keeps the load balancer of {} in the cloud", kept.join(", ")),
     }
 }
 

@@ -13,6 +13,8 @@
 //!   [`REPEATED_SCANS`] scans also if the list lacks the entry by then: the load balancer may be
 //!   gone, and its security group not.
 //! - While the provider is paused, orphans are reported and not deleted.
+//! - What a record says is retained, or adopted by a Service, is no orphan. While a record of the
+//!   provider cannot be read, nothing is deleted.
 //! - No share is deleted while any Service uses the load balancer, by an entry or by its name:
 //!   several Services may share a load balancer, and users may choose its name. The Services that
 //!   came or changed during the scan are asked for before each deletion.
@@ -39,9 +41,10 @@ use crate::{
     error::chain,
     lane::Lane,
     metrics::ProviderLabels,
-    names::{controllers, reasons},
+    names::{RETAINED_CONFIG_MAP, controllers, reasons},
     progress::{self, Work},
     report::{Actor, cluster},
+    retained::{RetainedKey, RetainedLoadBalancer, RetainedRecords},
     service_spec::{convert, has_finalizer, is_load_balancer},
 };
 
@@ -85,6 +88,19 @@ pub struct Orphan {
     pub in_use: bool,
     /// Whether the inventory has the entry.
     pub is_listed: bool,
+    /// The record, if it is no orphan but a retained load balancer.
+    pub retained: Option<(RetainedKey, RetainedLoadBalancer)>,
+}
+
+/// What keeps a load balancer from being an orphan.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanting<'a> {
+    /// The Services that may want a load balancer.
+    pub services: &'a [Arc<Service>],
+    /// Name of the provider, and the records of load balancers that outlive their Service.
+    pub records: (&'a str, &'a RetainedRecords),
+    /// Whether to list the retained load balancers, too.
+    pub lists_retained: bool,
 }
 
 /// The entries of this cluster that none of these Services may want; empty if the provider has no
@@ -98,8 +114,9 @@ pub async fn find_orphans(
     provider: &dyn Provider,
     (call, stop): (&Call, &CancellationToken),
     cluster: &str,
-    (services, begun): (&[Arc<Service>], &[OwnedLoadBalancer]),
+    (wanting, begun): (Wanting<'_>, &[OwnedLoadBalancer]),
 ) -> Result<Vec<Orphan>> {
+    let Wanting { services, records: (name, records), lists_retained } = wanting;
     let (Some(inventory), Some(load_balancers)) = (provider.load_balancer_inventory(), provider.load_balancers())
     else {
         return Ok(Vec::new());
@@ -109,7 +126,9 @@ pub async fn find_orphans(
     let is_wanted = |share: &OwnedLoadBalancer| {
         let service = share.service.as_ref();
         service.is_some_and(|(namespace, name, uid)| living.contains(&(&**namespace, &**name, &**uid)))
+            || records.of_share(name, share).is_some_and(|(_, record)| record.in_use || !lists_retained)
     };
+    let reserved: BTreeSet<&str> = records.names(name).collect();
     let mut listed = inventory.list(call, cluster).await?;
     let unlisted: Vec<_> = begun.iter().filter(|share| !listed.contains(share)).cloned().collect();
     listed.extend(unlisted.iter().cloned());
@@ -129,8 +148,10 @@ pub async fn find_orphans(
     }
     unwanted.retain(|share| share.service.is_some() || !used.contains(&share.name));
     let orphan = |share: OwnedLoadBalancer| {
-        let (in_use, is_listed) = (used.contains(&share.name), !unlisted.contains(&share));
-        Orphan { share, in_use, is_listed }
+        let retained = records.of_share(name, &share).map(|(key, record)| (key.clone(), record.clone()));
+        let in_use = used.contains(&share.name) || (retained.is_none() && reserved.contains(&*share.name));
+        let is_listed = !unlisted.contains(&share);
+        Orphan { share, in_use, is_listed, retained }
     };
     Ok(unwanted.into_iter().map(orphan).collect())
 }
@@ -145,7 +166,9 @@ async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans,
     let services = candidates(context);
     // list, name (provider)
     let (cluster_name, begun) = (&*context.settings.cluster_name, unwanted.begun());
-    let found = find_orphans(&*lane.provider, (&call, stop), cluster_name, (&services, &begun)).await;
+    let records = context.retained.records();
+    let wanting = Wanting { services: &services, records: (&lane.name, &records), lists_retained: false };
+    let found = find_orphans(&*lane.provider, (&call, stop), cluster_name, (wanting, &begun)).await;
     if stop.is_cancelled() {
         return;
     }
@@ -192,8 +215,22 @@ async fn delete(
     let shares: Vec<OwnedLoadBalancer> = unused.take(DELETIONS_PER_SCAN_MAX).cloned().collect();
     let cluster_name = &*context.settings.cluster_name;
     for share in shares {
+        let records = context.retained.records();
         if lane.is_paused() {
             return;
+        }
+        if records.has_unreadable(&lane.name) {
+            let entries = records.unreadable().collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                provider.name = lane.name,
+                "no orphaned load balancer is deleted, because entries of the ConfigMap {RETAINED_CONFIG_MAP} cannot be read: {entries}; correct or remove them"
+            );
+            return;
+        }
+        if records.of_share(&lane.name, &share).is_some() {
+            // Retained since the list.
+            unwanted.forget(&share);
+            continue;
         }
         let shown = shown(&share.name);
         let deleted = async {
@@ -304,7 +341,7 @@ fn describe(Orphan { share, in_use, .. }: &Orphan, provider: &str, cluster_name:
 }
 
 /// Shortens text from a cloud or a guest, and quotes it if it is not a plain name.
-fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     let short: String = name.chars().take(NAME_SHOWN_MAX).collect();
     let plain = short.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/'));
     if plain && !short.is_empty() { short } else { format!("{short:?}") }

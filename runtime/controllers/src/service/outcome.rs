@@ -38,15 +38,24 @@ pub(crate) const fn is_answer(plan: &Plan, code: Code) -> bool {
 /// The entry after this outcome; `None` if there is nothing left to remember. `entry` is the entry
 /// of the planning provider at this moment: the observed one is older.
 pub(crate) fn after(plan: &Plan, outcome: PlanOutcome, entry: Option<Entry>, observed: &Observed) -> Option<Entry> {
-    let new = |service: &Arc<_>, state| Entry::new(&observed.provider, Arc::clone(service), state);
+    let new = |service: &Arc<_>, state| {
+        let entry = Entry::new(&observed.provider, Arc::clone(service), state);
+        match observed.object.as_deref() {
+            Some(object) => entry.of_object(object),
+            None => entry,
+        }
+    };
     match (plan, outcome) {
         (Plan::Ensure { service, .. }, PlanOutcome::Begun) => {
-            let same = entry.filter(|entry| entry.service.uid == service.uid);
+            let same = entry.filter(|entry| entry.object_uid == observed.object_uid(service));
             let former = same.unwrap_or_else(|| new(service, State::Unsettled { before: None }));
             Some(former.ensured(Arc::clone(service)))
         }
         (Plan::Cleanup { misnamed: false, service, .. }, PlanOutcome::Done) => Some(new(service, State::Deleted)),
-        (Plan::Cleanup { misnamed: true, .. } | Plan::DeleteRemembered(_), PlanOutcome::Done)
+        (
+            Plan::Cleanup { misnamed: true, .. } | Plan::DeleteRemembered(_) | Plan::RetainRemembered(_),
+            PlanOutcome::Done,
+        )
         | (Plan::Release { .. } | Plan::Forget, PlanOutcome::Done) => None,
         (_, outcome) => entry.map(|entry| changed(plan, outcome, entry, observed)),
     }

@@ -67,12 +67,15 @@ fn called<'a>(observed: &'a Observed, plan: &'a Plan) -> &'a [LaneId] {
     match plan {
         Plan::Cleanup { holders, .. } => holders,
         // A look-up has a deletion as its aim.
-        Plan::Confirm(_) | Plan::DeleteRemembered(_) | Plan::Ensure { .. } | Plan::Update(_) => {
-            std::slice::from_ref(&observed.lane)
-        }
+        Plan::Confirm(_)
+        | Plan::DeleteRemembered(_)
+        | Plan::RetainRemembered(_)
+        | Plan::Ensure { .. }
+        | Plan::Update(_) => std::slice::from_ref(&observed.lane),
         Plan::Nothing
         | Plan::Wait(_)
         | Plan::LookUp(_)
+        | Plan::GiveBack(..)
         | Plan::Forget
         | Plan::NoHolder
         | Plan::Release { .. }
@@ -85,7 +88,7 @@ fn called<'a>(observed: &'a Observed, plan: &'a Plan) -> &'a [LaneId] {
 /// The repair of our writes to an object whose load balancer exists.
 fn upkeep(observed: &Observed, entry: &Entry, object: &core::Service) -> Option<Plan> {
     let is_going = object.metadata.deletion_timestamp.is_some();
-    if is_going || object.metadata.uid.as_deref() != Some(&entry.service.uid) || !shows_last_write(entry, object) {
+    if is_going || object.metadata.uid.as_deref() != Some(&entry.object_uid) || !shows_last_write(entry, object) {
         return None;
     }
     let is_kept = has_finalizer(object) && named_holder(object).is_none_or(|name| name == observed.provider);
@@ -113,7 +116,7 @@ fn is_asked_for(observed: &Observed, held: &Plan) -> bool {
             entry.state == State::Deleted || needs_update(&entry.service, service)
         }
         (Plan::Ensure { .. }, None) => observed.object.as_deref().is_some_and(|object| !has_finalizer(object)),
-        (Plan::Confirm(_) | Plan::DeleteRemembered(_) | Plan::Cleanup { .. }, _) => true,
+        (Plan::Confirm(_) | Plan::DeleteRemembered(_) | Plan::RetainRemembered(_) | Plan::Cleanup { .. }, _) => true,
         _ => false,
     }
 }

@@ -7,7 +7,11 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
 
-use super::{pause, predicates::needs_update};
+use super::{
+    pause,
+    predicates::needs_update,
+    retention::{self, Identity, Records},
+};
 use crate::{
     backoff::Retry,
     ledger::{Backends, Entry, Generation, Serving, State, Waits, Written, version},
@@ -15,6 +19,7 @@ use crate::{
     ownership::LaneId,
     pauses::Pause,
     queue::Next,
+    retained::{RetainedKey, RetainedLoadBalancer},
     service_spec::{Converted, convert, has_finalizer, is_load_balancer, named_holder, names_another},
 };
 
@@ -58,6 +63,10 @@ pub(crate) struct Observed {
     pub(crate) emptied: Vec<LaneId>,
     /// The providers that the operator has paused.
     pub(crate) paused: Vec<LaneId>,
+    /// The providers that retain the load balancer in place of a deletion.
+    pub(crate) retains: Vec<LaneId>,
+    /// What the records say about retained and adopted load balancers.
+    pub(crate) records: Records,
     pub(crate) answers: PlanAnswers,
     pub(crate) shared: SharedNodes,
     /// Generation of the planning provider.
@@ -67,6 +76,28 @@ pub(crate) struct Observed {
     /// None if this process has not removed our finalizer lately. Otherwise how long the next
     /// removal has to wait, because another controller adds the finalizer each time.
     pub(crate) release_wait: Option<Duration>,
+}
+
+impl Observed {
+    /// UID of the object of this Service, which is in the provider's form: with the UID by which
+    /// the provider finds the load balancer.
+    pub(crate) fn object_uid<'a>(&'a self, service: &'a Service) -> &'a str {
+        if let Some(entry) = self.entry.as_ref().filter(|entry| entry.service.uid == service.uid) {
+            return &entry.object_uid;
+        }
+        let Records { own, named, .. } = &self.records;
+        let is_adopted = own.iter().chain(named).any(|(key, _)| key.uid == service.uid);
+        let object = self.object.as_deref().filter(|_| is_adopted);
+        object.and_then(|object| object.metadata.uid.as_deref()).unwrap_or(&service.uid)
+    }
+
+    /// Whether the planning provider must have made the load balancer, whatever its cloud shows.
+    pub(crate) fn must_hold(&self) -> bool {
+        match &self.entry {
+            Some(entry) => !matches!(entry.state, State::Unconfirmed | State::Elsewhere { .. }),
+            None => self.object_owner == ObjectOwner::Own,
+        }
+    }
 }
 
 /// The answers to the questions of this turn; none before the question. A plan asks each question
@@ -93,6 +124,10 @@ pub(crate) enum Plan {
     /// The object is deleted, or another object has its name: delete the load balancer of the
     /// ledger entry.
     DeleteRemembered(Arc<Service>),
+    /// The same where the load balancer stays in the cloud.
+    RetainRemembered(Arc<Service>),
+    /// The Service that had this load balancer went without a deletion: nobody has it any more.
+    GiveBack(RetainedKey, RetainedLoadBalancer),
     /// The entry is obsolete: its load balancer is deleted, or does not exist.
     Forget,
     /// The load balancer has to be deleted, and no provider can have made it: an error.
@@ -101,6 +136,8 @@ pub(crate) enum Plan {
     Cleanup {
         service: Arc<Service>,
         holders: Vec<LaneId>,
+        /// Those of the holders whose load balancer stays in the cloud.
+        retained: Vec<LaneId>,
         /// The annotation named the wrong provider, and the load balancer of the owner stays.
         misnamed: bool,
     },
@@ -122,6 +159,8 @@ pub(crate) enum Plan {
         add_finalizer: bool,
         /// Only drift repair requires it.
         repeated: bool,
+        /// The load balancer is retained, and becomes this Service's first.
+        claims: bool,
     },
     /// Only the nodes changed; the Service is the last ensured one.
     Update(Arc<Service>),
@@ -139,16 +178,27 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
 
 fn without_pause(observed: &Observed) -> Plan {
     let entry = observed.entry.as_ref();
+    if let Some((key, record)) = observed.records.left_behind(entry) {
+        return match observed.answers.exists {
+            None => Plan::LookUp(Arc::new(retention::former(record))),
+            Some(true) => Plan::Wait(LATE_WATCH),
+            Some(false) => Plan::GiveBack(key.clone(), record.clone()),
+        };
+    }
     let Some(object) = observed.object.as_deref() else {
         return entry.map_or(Plan::Nothing, |entry| missing(observed, entry));
     };
-    let Converted { service, problems } = convert(object);
-    if let Some(entry) = entry.filter(|entry| entry.service.uid != service.uid) {
+    let Converted { mut service, mut problems } = convert(object);
+    if let Some(entry) = entry.filter(|entry| entry.object_uid != service.uid) {
         return gone(observed, entry);
     }
-    if observed.object_owner != ObjectOwner::Own || object.metadata.deletion_timestamp.is_some() {
+    let is_wanted = observed.object_owner == ObjectOwner::Own && object.metadata.deletion_timestamp.is_none();
+    let Identity { uid, name, claims, problem } = retention::identity(observed, object, is_wanted);
+    (service.uid, service.name) = (uid, name);
+    if !is_wanted {
         return departure(observed, object, service);
     }
+    problems.extend(problem);
     let refused = !problems.is_empty();
     if let Some(service) = entry.and_then(|entry| outdated(entry, observed.shared.membership, refused)) {
         return Plan::Update(service);
@@ -156,14 +206,15 @@ fn without_pause(observed: &Observed) -> Plan {
     if refused {
         return Plan::Refuse(problems);
     }
-    let add_finalizer = !has_finalizer(object) || names_another(object, &observed.provider);
+    // Before a load balancer is taken, the guarded write proves that the object is no old one.
+    let add_finalizer = claims || !has_finalizer(object) || names_another(object, &observed.provider);
     match entry.map(|entry| (entry, &entry.state)) {
-        Some((entry, _)) if needs_update(&entry.service, &service) => {}
+        Some((entry, _)) if claims || needs_update(&entry.service, &service) => {}
         Some((entry, State::Serving(serving)))
             if serving.generation == observed.generation && serving.nodes.failed() < FAILED_UPDATES_MAX =>
         {
             if serving.overdue {
-                return Plan::Ensure { service: Arc::new(service), add_finalizer, repeated: true };
+                return Plan::Ensure { service: Arc::new(service), add_finalizer, repeated: true, claims };
             }
             return upkeep(observed, (entry, Some(serving)), (object, service), add_finalizer);
         }
@@ -182,7 +233,7 @@ fn without_pause(observed: &Observed) -> Plan {
     // without an answer. The API server refuses the guarded write if the object is an old one.
     let is_released = observed.release_wait.is_some() || entry.is_some_and(|entry| entry.state == State::Deleted);
     let add_finalizer = add_finalizer || unnamed || is_released;
-    Plan::Ensure { service: Arc::new(service), add_finalizer, repeated: false }
+    Plan::Ensure { service: Arc::new(service), add_finalizer, repeated: false, claims }
 }
 
 /// When to run the Service again after this successful step: at once while any work is left.
@@ -232,9 +283,15 @@ fn gone(observed: &Observed, entry: &Entry) -> Plan {
     let service = Arc::clone(&entry.service);
     match entry.state {
         State::Deleted => Plan::Forget,
+        _ if observed.records.spared.contains(&observed.lane) => Plan::Forget,
         State::Unconfirmed if is_unasked(observed) => Plan::Confirm(service),
         State::Unconfirmed => misnamed(observed, service),
-        State::Unsettled { .. } | State::Serving(_) | State::Elsewhere { .. } => Plan::DeleteRemembered(service),
+        State::Unsettled { .. } | State::Serving(_) | State::Elsewhere { .. } => {
+            match observed.retains.contains(&observed.lane) {
+                true => Plan::RetainRemembered(service),
+                false => Plan::DeleteRemembered(service),
+            }
+        }
     }
 }
 
@@ -246,27 +303,35 @@ fn is_unasked(observed: &Observed) -> bool {
 }
 
 /// Plans for a load balancer that the provider of the annotation does not have. The provider is
-/// asked to delete it in any case, because a cloud may return stale data.
+/// asked to delete it in any case, because a cloud may return stale data; a provider that retains
+/// what it has is not asked.
 fn misnamed(observed: &Observed, service: Arc<Service>) -> Plan {
+    let mut holders = unemptied(observed, &[observed.lane]);
+    holders.retain(|holder| !observed.retains.contains(holder));
     match observed.may_hold.contains(&observed.lane) {
-        true => Plan::Cleanup { service, holders: unemptied(observed, &[observed.lane]), misnamed: true },
+        true => Plan::Cleanup { service, holders, retained: Vec::new(), misnamed: true },
         false => Plan::Forget,
     }
 }
 
-/// Plans the deletion of the load balancer at the providers that may have made it.
+/// Plans what becomes of the load balancer at the providers that may have made it.
 fn cleanup(observed: &Observed, service: Arc<Service>, holders: &[LaneId]) -> Plan {
-    match holders {
-        [] => Plan::NoHolder,
-        holders => Plan::Cleanup { service, holders: unemptied(observed, holders), misnamed: false },
+    if holders.is_empty() {
+        return Plan::NoHolder;
     }
+    let holders = unemptied(observed, holders);
+    let retained = holders.iter().copied().filter(|holder| observed.retains.contains(holder)).collect();
+    Plan::Cleanup { service, holders, retained, misnamed: false }
 }
 
-/// Those that have not deleted the load balancer yet. The planning provider has not, if it has just
+/// Those that have not deleted or retained the load balancer yet, and have none of it that is
+/// another Service's. The planning provider has not, if it has just
 /// said that the load balancer exists.
 fn unemptied(observed: &Observed, holders: &[LaneId]) -> Vec<LaneId> {
     let is_found = |holder| holder == observed.lane && observed.answers.found == Some(true);
-    let is_left = |holder: &LaneId| is_found(*holder) || !observed.emptied.contains(holder);
+    let is_left = |holder: &LaneId| {
+        (is_found(*holder) || !observed.emptied.contains(holder)) && !observed.records.spared.contains(holder)
+    };
     holders.iter().copied().filter(is_left).collect()
 }
 

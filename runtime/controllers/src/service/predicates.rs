@@ -4,7 +4,10 @@
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::Service;
 
-use crate::service_spec::{class, convert, has_finalizer, is_load_balancer, named_class, named_holder, paused, status};
+use crate::service_spec::{
+    adopted, class, convert, deletion_policy, has_finalizer, is_load_balancer, named_class, named_holder, paused,
+    status,
+};
 
 /// A field, and whether it differs.
 type Field = (&'static str, fn(&Service, &Service) -> bool);
@@ -55,6 +58,8 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
         || (has_finalizer(old) && !has_finalizer(new))
         || (is_load_balancer(new) && lost_status(old, new))
         || paused(old) != paused(new)
+        || deletion_policy(old) != deletion_policy(new)
+        || adopted(old) != adopted(new)
         // Another client wrote the provider's name. The mere removal of the annotation is accepted,
         // to avoid a conflict with that client.
         || (named_holder(old).is_some() && named_holder(new).is_some() && named_holder(old) != named_holder(new))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{OutputFormat, QuietLogArgs};
+use super::{OutputFormat, QuietLogArgs, RecordsArgs};
 
 const HELP: &str = "\
 A load balancer is an orphan if it exists in the cloud for this cluster and no
@@ -22,6 +22,9 @@ shows the command with the right name. If another cluster with the same name
 uses the same cloud account, delete nothing: the load balancers of that cluster
 look like orphans here.
 
+A load balancer that is retained (RETAINED: yes) is no orphan: the manager does
+not delete it. --delete removes its record and deletes it.
+
 SINCE is the time at which the manager first reported the orphan, from the Event
 on the Namespace kube-system; \"-\" if there is no such Event.
 
@@ -32,7 +35,9 @@ Examples:
   skysail orphans --cluster-name production --delete lb-1 lb-2
 
 Required permissions: list services in all namespaces; list events in the
-namespace `default` for SINCE. Without --provider-file also: list and watch
+namespace `default` for SINCE; get the ConfigMap skysail-retained-load-balancers
+in the namespace of the manager's Lease, and patch it for --delete of a retained
+load balancer. Without --provider-file also: list and watch
 providers.skysail.dev, and get the Secrets and ConfigMaps that the Providers
 name.";
 
@@ -54,6 +59,8 @@ pub(crate) struct OrphansArgs {
     /// Name of one provider to look at. Default: all providers.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
+    #[command(flatten)]
+    pub(crate) records: RecordsArgs,
     /// Names of load balancers to delete. If one of them is not an orphan, nothing is deleted.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub(crate) delete: Vec<String>,

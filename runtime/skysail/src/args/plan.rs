@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{NOTATION, OutputFormat, QuietLogArgs, run::CommonArgs};
+use super::{NOTATION, OutputFormat, QuietLogArgs, RecordsArgs, run::CommonArgs};
 
 const HELP: &str = "\
 The command asks the providers about each Service, node and route of the
@@ -30,9 +30,10 @@ Examples:
   skysail plan --provider-file providers.yaml --output json > plan.json
   skysail plan --provider sim --cluster-name production
 
-Required permissions: get and list nodes and services in all namespaces. Without
---provider-file also: list and watch providers.skysail.dev, and get the Secrets
-and ConfigMaps that the Providers name.";
+Required permissions: get and list nodes and services in all namespaces; get the
+ConfigMap skysail-retained-load-balancers in the namespace of the manager's
+Lease. Without --provider-file also: list and watch providers.skysail.dev, and
+get the Secrets and ConfigMaps that the Providers name.";
 
 /// `skysail plan`.
 #[derive(Debug, Args)]
@@ -46,6 +47,8 @@ pub(crate) struct PlanArgs {
     /// providers.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
+    #[command(flatten)]
+    pub(crate) records: RecordsArgs,
     /// Output format.
     #[arg(long, short, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: OutputFormat,

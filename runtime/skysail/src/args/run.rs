@@ -105,6 +105,7 @@ impl RunArgs {
         let mut settings = self.common.settings();
         self.drift.apply_to(&mut settings);
         self.orphans.apply_to(&mut settings);
+        settings.namespace.clone_from(&self.leader_election.leader_elect_resource_namespace);
         settings
     }
 }

@@ -18,7 +18,10 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, api::ListParams};
 use serde::Serialize;
-use skysail_controllers::{AskedServices, find_orphans, may_want_load_balancers, names::reasons, orphan_notice};
+use skysail_controllers::{
+    AskedServices, RetainedKey, RetainedRecords, Wanting, find_orphans, may_want_load_balancers, names::reasons,
+    orphan_notice,
+};
 use skysail_provider::{Call, Code, Error, OwnedLoadBalancer, Provider as _, Service};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     args::{LoggingFormat, OrphansArgs, OutputFormat},
     cluster::{Cluster, list_all},
-    commands::served,
+    commands::{retained, served},
     exit::{MarkExt as _, Reason},
     output,
     providers::Fleet,
@@ -56,6 +59,12 @@ struct Orphan {
     /// Whether a Service uses the same load balancer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     in_use: bool,
+    /// Whether it is no orphan but stays because of a deletion policy.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    retained: bool,
+    /// The key of its record.
+    #[serde(skip)]
+    key: Option<RetainedKey>,
     /// The entry of the provider's inventory.
     #[serde(skip)]
     share: OwnedLoadBalancer,
@@ -114,13 +123,17 @@ async fn look(
     fleet: &Fleet,
     args: &OrphansArgs,
 ) -> anyhow::Result<(Vec<Orphan>, Vec<Arc<Service>>)> {
+    // The records first: a Service that goes meanwhile is then known by its object.
+    let object = retained::config_map(client, &args.records).await.or_exit(Reason::Unreachable)?;
+    let records = RetainedRecords::of(object.as_ref());
     let services = may_want_load_balancers(&services(client).await.or_exit(Reason::Unreachable)?);
     // Ctrl-C ends the process.
     let stop = CancellationToken::new();
     let mut orphans = Vec::new();
     for (name, served) in &fleet.served {
         let slot = &served.slot;
-        let searched = (&*services, [].as_slice());
+        let searched =
+            (Wanting { services: &services, records: (name, &records), lists_retained: true }, [].as_slice());
         let found = match find_orphans(&**slot, (&Call::default(), &stop), &args.cluster_name, searched).await {
             // The cloud-config switches the inventory off.
             Err(error) if error.code == Code::Unsupported => Vec::new(),
@@ -137,10 +150,12 @@ async fn services(client: &kube::Client) -> anyhow::Result<Vec<core::Service>> {
 }
 
 fn orphan(provider: &str, found: skysail_controllers::Orphan) -> Orphan {
-    let skysail_controllers::Orphan { share, in_use, .. } = found;
+    let skysail_controllers::Orphan { share, in_use, retained, is_listed: _ } = found;
     let OwnedLoadBalancer { name, service } = share.clone();
     let (service, service_uid) = service.map(|(namespace, name, uid)| (format!("{namespace}/{name}"), uid)).unzip();
-    Orphan { provider: provider.to_owned(), name, service, service_uid, in_use, share, since: None, deleted: false }
+    let (key, provider) = (retained.map(|(key, _)| key), provider.to_owned());
+    let retained = key.is_some();
+    Orphan { provider, name, service, service_uid, in_use, retained, key, share, since: None, deleted: false }
 }
 
 /// The manager's Events about orphans. Without permission to list Events the result is empty.
@@ -184,6 +199,9 @@ async fn delete(
     let slot = &fleet.served.get(&orphan.provider).with_context(gone)?.slot;
     let inventory = slot.load_balancer_inventory().with_context(gone)?;
     let (call, cluster, share) = (Call::default(), &*args.cluster_name, &orphan.share);
+    if let Some(key) = &orphan.key {
+        forget_retained(client, args, key).await?;
+    }
     let failed = |error: Error| anyhow!("cannot delete {:?}: {}: {error}", orphan.name, error.code.category());
     let (end, mut pause) = (Instant::now() + DELETION_MAX, DELETION_PAUSE_MIN);
     loop {
@@ -214,6 +232,22 @@ async fn delete(
     Ok(())
 }
 
+/// Removes the record of a retained load balancer before its deletion, so that no Service adopts it
+/// meanwhile. If the deletion then fails, the load balancer is an orphan as any other.
+async fn forget_retained(client: &kube::Client, args: &OrphansArgs, key: &RetainedKey) -> anyhow::Result<()> {
+    let object = retained::config_map(client, &args.records).await.or_exit(Reason::Unreachable)?;
+    let records = RetainedRecords::of(object.as_ref());
+    let record = records.all().find(|(known, _)| *known == key).map(|(_, record)| record);
+    let (Some(object), Some(record)) = (&object, record) else { return Ok(()) };
+    ensure!(
+        !record.in_use,
+        "cannot delete {:?}: the Service {} began to use it; list the orphans again",
+        record.name,
+        record.service
+    );
+    retained::forget(client, &args.records, (object, key)).await
+}
+
 /// The result, and what standard error says about it. A sentence names the cluster, because a wrong
 /// cluster name finds no orphans: in the text, or beside JSON.
 fn shown(orphans: &[Orphan], cluster: &str, format: OutputFormat) -> anyhow::Result<(String, Option<String>)> {
@@ -226,13 +260,14 @@ fn shown(orphans: &[Orphan], cluster: &str, format: OutputFormat) -> anyhow::Res
     if orphans.is_empty() {
         return Ok((sentence + "\n", None));
     }
-    let header = ["PROVIDER", "NAME", "SERVICE", "SINCE", "DELETED"].map(str::to_owned);
+    let header = ["PROVIDER", "NAME", "SERVICE", "RETAINED", "SINCE", "DELETED"].map(str::to_owned);
     let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let row = |orphan: &Orphan| {
-        let deleted = if orphan.deleted { "yes" } else { "no" };
-        [orphan.provider.clone(), orphan.name.clone(), cell(&orphan.service), cell(&orphan.since), deleted.to_owned()]
+        let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+        let (provider, name) = (orphan.provider.clone(), orphan.name.clone());
+        [provider, name, cell(&orphan.service), yes(orphan.retained), cell(&orphan.since), yes(orphan.deleted)]
     };
-    let rows: Vec<[String; 5]> = std::iter::once(header).chain(orphans.iter().map(row)).collect();
+    let rows: Vec<[String; 6]> = std::iter::once(header).chain(orphans.iter().map(row)).collect();
     Ok((format!("{}\n{sentence}\n", output::table(&rows).join("\n")), None))
 }
 
@@ -253,6 +288,8 @@ mod tests {
             service: Some("shop/web".to_owned()),
             service_uid: Some("uid-1".to_owned()),
             in_use: false,
+            retained: false,
+            key: None,
             share: OwnedLoadBalancer { name: name.to_owned(), service: None },
             since: None,
             deleted: false,
@@ -263,12 +300,12 @@ mod tests {
     fn the_list_is_a_table_or_json() {
         let orphans = [
             Orphan { deleted: true, ..orphan("incus", "lb-1") },
-            Orphan { service: None, ..orphan("sim", "a\x1b[2Jb") },
+            Orphan { service: None, retained: true, ..orphan("sim", "a\x1b[2Jb") },
         ];
         expect![[r#"
-            PROVIDER   NAME     SERVICE    SINCE   DELETED
-            incus      lb-1     shop/web   -       yes
-            sim        a [2Jb   -          -       no
+            PROVIDER   NAME     SERVICE    RETAINED   SINCE   DELETED
+            incus      lb-1     shop/web   no         -       yes
+            sim        a [2Jb   -          yes        -       no
             These are the orphans of the cluster name "k8s"; if the manager has another --cluster-name, give that one.
         "#]]
         .assert_eq(&shown(&orphans, "k8s", OutputFormat::Text).unwrap().0);

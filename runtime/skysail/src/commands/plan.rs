@@ -16,9 +16,9 @@ use skysail_controllers::{Clients, ControllerMetrics, DryRunObject, Snapshot, dr
 use skysail_serving::metrics::RestClientMetrics;
 
 use crate::{
-    args::{LoggingFormat, PlanArgs},
+    args::{LoggingFormat, PlanArgs, RecordsArgs},
     cluster::{Cluster, list_all},
-    commands::{run::entries, served},
+    commands::{retained, run::entries, served},
     exit::{MarkExt as _, Reason},
     output, telemetry,
 };
@@ -47,7 +47,7 @@ async fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let fleet = served::fleet(clients.shared_informers.clone(), specs, only).await?;
     // read (client)
     output::say("reading the nodes and the Services of the cluster");
-    let snapshot = snapshot(&clients.shared_informers).await.or_exit(Reason::Unreachable)?;
+    let snapshot = snapshot(&clients.shared_informers, &args.records).await.or_exit(Reason::Unreachable)?;
     let asked = (snapshot.nodes.len(), snapshot.services.len());
     // dry run (client, provider)
     let metrics = ControllerMetrics::register(&mut registry);
@@ -59,10 +59,11 @@ async fn plan(args: PlanArgs) -> anyhow::Result<()> {
     judged(&objects, asked)
 }
 
-async fn snapshot(client: &kube::Client) -> anyhow::Result<Snapshot> {
+async fn snapshot(client: &kube::Client, records: &RecordsArgs) -> anyhow::Result<Snapshot> {
     let nodes = list_all(&Api::<core::Node>::all(client.clone())).await.context("cannot list the nodes")?;
     let services = list_all(&Api::<core::Service>::all(client.clone())).await;
-    Ok(Snapshot { nodes, services: services.context("cannot list the Services of all namespaces")? })
+    let services = services.context("cannot list the Services of all namespaces")?;
+    Ok(Snapshot { nodes, services, retained: retained::config_map(client, records).await? })
 }
 
 /// The summary, with the exit code.

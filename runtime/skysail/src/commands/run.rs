@@ -199,7 +199,7 @@ async fn prepare(
         None => None,
     };
     reach(&clients.shared_informers).await?;
-    let permissions = Permissions::ask_for(&clients, settings.controllers).await;
+    let permissions = Permissions::ask_for(&clients, &settings).await;
 
     let metrics = ControllerMetrics::register(&mut registry);
     args.common.generic.feature_gates.register(&mut registry);
@@ -473,6 +473,7 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
         interfaces: served.spec.interfaces.clone(),
         addresses: served.spec.addresses.clone(),
         paused: served.spec.paused,
+        deletion_policy: served.spec.deletion_policy,
         generation: served.generation.clone(),
         rotations: served.rotations.subscribe(),
         findings: served.findings.clone(),

@@ -73,6 +73,7 @@ fn ownership() -> Vec<Entry> {
         ("loadBalancerCidrs[]", cidr()),
         ("nodeCidrs", cidrs),
         ("nodeCidrs[]", cidr()),
+        ("deletionPolicy", json!({"enum": ["Delete", "Retain"]})),
         ("config", json!({"maxLength": CONFIG_BYTES_MAX})),
         ("vendorConfig.format", json!({"enum": VENDOR_FORMATS})),
         ("vendorConfig.credential", like(LABEL_MAX, "^[-._0-9A-Za-z]+$")),

@@ -9,7 +9,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use skysail_controllers::ProviderAddresses;
+use skysail_controllers::{DeletionPolicy, ProviderAddresses};
 use skysail_host::{
     Limits, LimitsError,
     credentials::{CredentialSpec, Credentials, Secret, SecretKeyRef, SecretValues, ValueFrom},
@@ -112,6 +112,13 @@ pub(super) struct Spec {
     // Optional, so that the API server writes no default into stored objects: an older manager
     // would refuse the field.
     paused: Option<bool>,
+    /// What becomes of a load balancer when its Service is deleted, or changes its type: Delete, or
+    /// Retain, after which it stays until a Service adopts it or a person deletes it. The
+    /// annotation skysail.dev/deletion-policy of a Service, which is Delete or Retain, decides for
+    /// that Service. Default: Delete.
+    // Optional, as `paused`. `bounds.rs` has the values.
+    #[schemars(with = "Option<String>")]
+    deletion_policy: Option<DeletionPolicySpec>,
     /// Source of the component: exactly one of the fields. The source is watched, and a new
     /// component is rolled out while the manager runs.
     source: Source,
@@ -151,6 +158,13 @@ pub(super) struct Spec {
     /// How a new release replaces its predecessor.
     #[serde(default)]
     rollout: Rollout,
+}
+
+/// What becomes of a load balancer whose Service goes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) enum DeletionPolicySpec {
+    Delete,
+    Retain,
 }
 
 /// An interface of a component that the manager uses.
@@ -272,6 +286,10 @@ impl<'a> Check<'a> {
             interfaces,
             addresses,
             paused: spec.paused.unwrap_or_default(),
+            deletion_policy: match spec.deletion_policy {
+                None | Some(DeletionPolicySpec::Delete) => DeletionPolicy::Delete,
+                Some(DeletionPolicySpec::Retain) => DeletionPolicy::Retain,
+            },
             source,
             config,
             egress: Arc::new(egress),

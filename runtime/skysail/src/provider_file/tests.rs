@@ -5,6 +5,7 @@ use std::{fs, path::Path, time::Duration};
 
 use expect_test::{Expect, expect};
 
+use skysail_controllers::DeletionPolicy;
 use skysail_host::slot::{CanaryOptions, OnDifference, PlanOptions, ProbationOptions, RolloutOptions, ShadowOptions};
 use skysail_provider::Interface;
 
@@ -112,6 +113,25 @@ fn a_pause_is_a_claim_and_no_setting_of_the_slot() {
 }
 
 #[test]
+fn a_deletion_policy_is_a_claim_and_has_two_values() {
+    let loaded = |text: &str| {
+        let folder = folder(&document(text));
+        load(&folder.path().join("providers.yaml")).unwrap().providers.remove(0)
+    };
+    let (retains, deletes) = (loaded("deletionPolicy: Retain\n"), loaded("deletionPolicy: Delete\n"));
+    assert_eq!((retains.deletion_policy, deletes.deletion_policy), (DeletionPolicy::Retain, DeletionPolicy::Delete));
+    assert_eq!(loaded("").deletion_policy, DeletionPolicy::Delete);
+    assert_eq!(retains.fingerprint, deletes.fingerprint, "the slot serves on");
+    assert_ne!(retains.claims(), deletes.claims());
+    let folder = folder(&document("deletionPolicy: retain\n"));
+    let refusal = load(&folder.path().join("providers.yaml")).unwrap_err().to_string();
+    assert!(
+        refusal.contains("spec.deletionPolicy") && refusal.contains("Delete") && refusal.contains("Retain"),
+        "{refusal}"
+    );
+}
+
+#[test]
 fn another_user_in_a_vendors_file_is_another_setting_and_another_password_is_not() {
     let fingerprint = |user: &str, password: &str| {
         let folder = folder(&document(
@@ -173,7 +193,7 @@ fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, providerIdPrefixes, interfaces, loadBalancerCidrs, nodeCidrs, paused, source, config, configFile, vendorConfig, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, providerIdPrefixes, interfaces, loadBalancerCidrs, nodeCidrs, paused, deletionPolicy, source, config, configFile, vendorConfig, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
         ]],
     );
 }

@@ -35,6 +35,8 @@ mod providers;
 #[cfg(test)]
 mod rates;
 #[cfg(test)]
+mod retained;
+#[cfg(test)]
 mod rotation;
 #[cfg(test)]
 mod route_targets;

@@ -24,6 +24,7 @@ mod real_incus;
 mod real_mounts;
 mod real_registry;
 mod release;
+mod retained;
 mod silent_api_server;
 mod simulated;
 mod support_bundle;

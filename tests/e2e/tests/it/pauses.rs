@@ -21,10 +21,11 @@ const PAGE: &str = "deploy/docs/services.md";
 const NODE_PORT: u16 = 30_080;
 const PATIENCE: u64 = 60;
 
-/// The two commands of the page, without their comments: one pauses a Service, one ends the pause.
+/// The first two commands of the page, without their comments: one pauses a Service, one ends the
+/// pause.
 fn documented() -> Result<[String; 2]> {
     let page = fs::read_to_string(root().join(PAGE))?;
-    let lines = blocks(&page).into_iter().filter(Block::is_shell).map(|block| block.text).collect::<String>();
+    let lines = blocks(&page).into_iter().find(Block::is_shell).map(|block| block.text).unwrap_or_default();
     let bare = |line: &str| line.split(" #").next().unwrap_or_default().trim().to_owned();
     let commands: Vec<String> = lines.lines().map(bare).collect();
     commands.try_into().map_err(|commands| anyhow::anyhow!("{PAGE} has the commands {commands:?}"))

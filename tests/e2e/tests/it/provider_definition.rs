@@ -357,6 +357,7 @@ fn valid() -> Vec<Value> {
         "loadBalancerCidrs": ["198.51.100.200/29", "2001:db8::/64"],
         "nodeCidrs": ["10.1.0.0/16"],
         "paused": true,
+        "deletionPolicy": "Retain",
         "source": {"oci": {
             "reference": "ghcr.io/org/provider:v1",
             "pollInterval": "1h1.5m.5s",

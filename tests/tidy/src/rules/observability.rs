@@ -18,7 +18,7 @@ const PROVIDER_CONDITIONS: &str = "runtime/skysail/src/commands/run/resources/st
 /// The reason of the Event about the Lease.
 const LEASE: &str = "runtime/election/src/event.rs";
 /// The types of conditions, which are no reasons.
-const CONDITIONS: [&str; 4] = ["Ready", "ReleaseAccepted", "Progressing", "Degraded"];
+const CONDITIONS: [&str; 5] = ["Ready", "ReleaseAccepted", "Progressing", "Degraded", "LoadBalancersRetained"];
 
 pub(crate) const METRICS_DOCUMENTED: Rule = Rule {
     name: "metrics-documented",

@@ -8,7 +8,10 @@ use skysail_provider::Service;
 use tokio::time::Instant;
 
 use super::{
-    super::plan::{ObjectOwner, PlanAnswers},
+    super::{
+        plan::{ObjectOwner, PlanAnswers},
+        retention::Records,
+    },
     *,
 };
 use crate::{
@@ -33,6 +36,8 @@ fn observed() -> Observed {
         may_hold: vec![1, 2],
         emptied: Vec::new(),
         paused: Vec::new(),
+        retains: Vec::new(),
+        records: Records::default(),
         answers: PlanAnswers::default(),
         shared: Nodes::default().shared(0),
         generation: (1, 7),
@@ -43,9 +48,9 @@ fn observed() -> Observed {
 
 fn plans() -> Vec<(&'static str, Plan)> {
     let service = || service("one");
-    let cleanup = |misnamed| Plan::Cleanup { service: service(), holders: vec![1], misnamed };
+    let cleanup = |misnamed| Plan::Cleanup { service: service(), holders: vec![1], retained: Vec::new(), misnamed };
     vec![
-        ("ensure", Plan::Ensure { service: service(), add_finalizer: false, repeated: false }),
+        ("ensure", Plan::Ensure { service: service(), add_finalizer: false, repeated: false, claims: false }),
         ("update", Plan::Update(service())),
         ("confirm", Plan::Confirm(service())),
         ("cleanup", cleanup(false)),

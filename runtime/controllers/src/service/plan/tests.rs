@@ -17,6 +17,9 @@ use super::{ObjectOwner, Observed, Plan, PlanAnswers, plan};
 use crate::{
     ledger::{Backends, Before, Entry, Serving, State, Written},
     nodes::Nodes,
+    ownership::LaneId,
+    retained::{RetainedKey, RetainedLoadBalancer},
+    service::retention::Records,
     service_spec::convert,
 };
 
@@ -31,7 +34,10 @@ type Annotations = BTreeMap<String, String>;
 /// default this provider. The answers: `exists`, `absent`, `found`, `not-found`. This provider is
 /// 1; 2 has load balancers too, and with `no-load-balancers` 2 alone, with `no-holder` none. Those
 /// that have deleted the load balancer: `emptied-here`, `emptied-there`. The annotation of a pause:
-/// `paused`, `let-through`, `unclear-pause`; paused providers: `paused-here`, `paused-there`.
+/// `paused`, `let-through`, `unclear-pause`; paused providers: `paused-here`, `paused-there`. Those
+/// that retain the load balancer: `retain-here`, `retain-there`; [`records`] has the words for
+/// records. The annotation that adopts: `adopts` nine, `adopts-itself`, `adopts-junk`. The entry is
+/// for `nine`: `for-nine`.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
@@ -73,6 +79,9 @@ pub(in crate::service) fn observed(words: &str) -> Observed {
         () => has("begun").then_some(State::Unsettled { before: None }),
     };
     let (mut entry, now) = (state.map(|state| Entry::new("fake", remembered, state)), Instant::now());
+    if let Some(entry) = entry.as_mut().filter(|_| has("for-nine")) {
+        entry.service = Arc::new(skysail_provider::Service { uid: "nine".to_owned(), ..(*entry.service).clone() });
+    }
     if let Some(entry) = entry.as_mut().filter(|_| has("repaired")) {
         entry.repairs.begin(now);
     }
@@ -92,16 +101,10 @@ pub(in crate::service) fn observed(words: &str) -> Observed {
             () if has("no-load-balancers") => vec![2],
             () => vec![1, 2],
         },
-        emptied: [("emptied-here", 1), ("emptied-there", 2)]
-            .into_iter()
-            .filter(|(w, _)| has(w))
-            .map(|(_, lane)| lane)
-            .collect(),
-        paused: [("paused-here", 1), ("paused-there", 2)]
-            .into_iter()
-            .filter(|(w, _)| has(w))
-            .map(|(_, lane)| lane)
-            .collect(),
+        emptied: lanes(&has, ["emptied-here", "emptied-there"]),
+        paused: lanes(&has, ["paused-here", "paused-there"]),
+        retains: lanes(&has, ["retain-here", "retain-there"]),
+        records: records(&has),
         answers: PlanAnswers {
             exists: has("exists").then_some(true).or(has("absent").then_some(false)),
             found: has("found").then_some(true).or(has("not-found").then_some(false)),
@@ -113,6 +116,55 @@ pub(in crate::service) fn observed(words: &str) -> Observed {
     }
 }
 
+/// The providers that these words name: this one, and the other one.
+fn lanes(has: &dyn Fn(&str) -> bool, words: [&str; 2]) -> Vec<LaneId> {
+    words.into_iter().zip([1, 2]).filter(|(word, _)| has(word)).map(|(_, lane)| lane).collect()
+}
+
+/// The records: the load balancer `one` of this Service is `kept`; or another Service has it
+/// (`taken`), or had it last (`taken-kept`); the Service has adopted `nine` (`adopted`), which is
+/// retained again (`adopted-kept`); `nine` may be adopted (`free`), or another Service has it
+/// (`used`), or another provider (`elsewhere-free`); a former Service of this name has it (`left`).
+fn records(has: &dyn Fn(&str) -> bool) -> Records {
+    let record = |uid: &str, service_uid: &str, in_use: bool| {
+        let record = RetainedLoadBalancer {
+            namespace: "shop".to_owned(),
+            made_for: "first".to_owned(),
+            service: "other".to_owned(),
+            service_uid: service_uid.to_owned(),
+            in_use,
+            name: "lb".to_owned(),
+            addresses: Vec::new(),
+            since: String::new(),
+        };
+        Some((RetainedKey::new("fake", uid)?, record))
+    };
+    Records {
+        own: match () {
+            () if has("kept") => record("one", "one", false),
+            () if has("adopted") => record("nine", "one", true),
+            () if has("adopted-kept") => record("nine", "one", false),
+            () => None,
+        },
+        taken: (has("taken") || has("taken-kept")).then(|| record("one", "two", has("taken"))).flatten(),
+        named: match () {
+            () if has("free") => record("nine", "eight", false),
+            () if has("used") => record("nine", "eight", true),
+            () if has("taken-kept") => record("one", "two", false),
+            () => None,
+        },
+        named_elsewhere: has("elsewhere-free").then(|| "cloud".to_owned()),
+        left: has("left").then(|| record("nine", "eight", true)).flatten(),
+        spared: ["kept", "taken", "taken-kept", "adopted-kept"]
+            .iter()
+            .any(|w| has(w))
+            .then_some(1)
+            .into_iter()
+            .collect(),
+        is_kept: has("kept") || has("adopted-kept"),
+    }
+}
+
 fn shown(plan: Plan) -> String {
     match plan {
         Plan::Nothing => "nothing".to_owned(),
@@ -120,17 +172,24 @@ fn shown(plan: Plan) -> String {
         Plan::LookUp(_) => "look up".to_owned(),
         Plan::NoHolder => "no holder".to_owned(),
         Plan::Confirm(_) => "confirm".to_owned(),
-        Plan::Cleanup { service, holders, misnamed } => {
+        Plan::RetainRemembered(service) => format!("retain the load balancer of uid {}", service.uid),
+        Plan::GiveBack(key, _) => format!("give back {key}"),
+        Plan::Cleanup { service, holders, retained, misnamed } => {
+            let kept = if retained.is_empty() { String::new() } else { format!(" kept by {retained:?}") };
+            let uid = if service.uid == "one" { String::new() } else { format!(" uid={}", service.uid) };
             let port = if service.ports.iter().any(|port| port.port == 81) { " port=81" } else { "" };
-            format!("cleanup of {holders:?}{port}{}", if misnamed { " misnamed" } else { "" })
+            format!("cleanup of {holders:?}{kept}{uid}{port}{}", if misnamed { " misnamed" } else { "" })
         }
         Plan::Release { empties_status, .. } => format!("release status={empties_status}"),
         Plan::Forget => "forget".to_owned(),
         Plan::Wait(wait) => format!("wait {wait:?}"),
         Plan::Refuse(problems) => problems.join("; "),
-        Plan::Ensure { add_finalizer, service, repeated } => {
+        Plan::Ensure { add_finalizer, service, repeated, claims } => {
             let repeated = if repeated { " repeated" } else { "" };
-            format!("ensure port={} finalizer={add_finalizer}{repeated}", service.ports[0].port)
+            let claims = if claims { " claims" } else { "" };
+            let uid =
+                if ["one", "two"].contains(&&*service.uid) { String::new() } else { format!(" uid={}", service.uid) };
+            format!("ensure port={} finalizer={add_finalizer}{repeated}{claims}{uid}", service.ports[0].port)
         }
         Plan::Update(_) => "update".to_owned(),
         Plan::Paused { pause, held } => format!("{pause:?} holds: {}", shown(*held)),
@@ -154,8 +213,11 @@ fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
     let pauses = [("paused", "true"), ("let-through", "false"), ("unclear-pause", "yes")];
     let pause = pauses.into_iter().find(|(word, _)| has(word));
     let pause = pause.map(|(_, value)| ("skysail.dev/paused".to_owned(), value.to_owned()));
+    let adoptions = [("adopts", "nine"), ("adopts-itself", uid), ("adopts-junk", "a/b")];
+    let adoption = adoptions.into_iter().find(|(word, _)| has(word));
+    let adoption = adoption.map(|(_, value)| ("skysail.dev/adopt-load-balancer".to_owned(), value.to_owned()));
     object.metadata.annotations =
-        Some(named.into_iter().chain(pause).collect()).filter(|all: &Annotations| !all.is_empty());
+        Some(named.into_iter().chain(pause).chain(adoption).collect()).filter(|all: &Annotations| !all.is_empty());
     object.metadata.deletion_timestamp = has("deleting").then_some(Time(Timestamp::UNIX_EPOCH));
     object.spec = Some(ServiceSpec {
         type_: match () {

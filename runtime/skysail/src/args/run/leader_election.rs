@@ -5,7 +5,10 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, ValueHint};
 use skysail_election::{Timing, TimingError};
 
-use crate::args::values::{boolean, object_name, parse_duration};
+use crate::args::{
+    retained::NAMESPACE,
+    values::{boolean, object_name, parse_duration},
+};
 
 /// How replicas elect the leader.
 #[derive(Debug, Args)]
@@ -34,8 +37,9 @@ pub(crate) struct LeaderElectionArgs {
     /// Skysail never act at the same time.
     #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager", value_parser = object_name)]
     pub(crate) leader_elect_resource_name: String,
-    /// Namespace of the Lease.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", value_parser = object_name)]
+    /// Namespace of the Lease, and of the ConfigMap with the load balancers that outlive their
+    /// Service.
+    #[arg(long, value_name = "NAMESPACE", default_value = NAMESPACE, value_parser = object_name)]
     pub(crate) leader_elect_resource_namespace: String,
 }
 

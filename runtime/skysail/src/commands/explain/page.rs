@@ -28,6 +28,7 @@ pub(super) fn of(document: &ServiceDocument) -> String {
         load_balancer,
         plan,
         paused,
+        deletion_policy,
         queue,
         last_outcome,
     } = explanation;
@@ -38,6 +39,7 @@ pub(super) fn of(document: &ServiceDocument) -> String {
     lines.extend(object.as_ref().map(wanted));
     lines.extend(load_balancer.as_ref().map(made));
     lines.extend(paused.as_ref().map(|paused| line("paused", paused)));
+    lines.extend(deletion_policy.as_ref().map(|policy| line("on deletion", policy)));
     lines.push(line("next step", &format!("{}: {}", plan.step, plan.reason)));
     lines.extend(queue.as_ref().map(next_run));
     lines.push(last_outcome.as_ref().map_or_else(|| line("last run", "none since the manager started"), last_run));

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures::future::join_all;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::{Api, Client, api::PostParams};
-use skysail_controllers::{Clients, EnabledControllers};
+use skysail_controllers::{Clients, ControllerSettings, EnabledControllers, names::RETAINED_CONFIG_MAP};
 use tokio::sync::watch;
 
 /// Pause between two checks while a permission is missing: an operator who binds a role waits for
@@ -15,16 +15,21 @@ const WHILE_MISSING: Duration = Duration::from_secs(30);
 /// Pause between two checks while no permission is missing: each permission costs a request.
 const WHILE_COMPLETE: Duration = Duration::from_mins(10);
 
-/// A permission: verb, resource, subresource. All resources are of the core group.
+/// A permission: verb, resource, subresource. All resources are of the core group. A permission on
+/// ConfigMaps is for the namespace of the records of retained load balancers.
 type Right = (&'static str, &'static str, &'static str);
 
 const WATCH_NODES: [Right; 2] = [("list", "nodes", ""), ("watch", "nodes", "")];
 const WATCH_SERVICES: [Right; 2] = [("list", "services", ""), ("watch", "services", "")];
 const SERVICE: [Right; 1] = [("patch", "services", "status")];
+const WATCH_RECORDS: [Right; 3] = [("get", CONFIG_MAPS, ""), ("list", CONFIG_MAPS, ""), ("watch", CONFIG_MAPS, "")];
+const RECORDS: [Right; 3] = [("get", CONFIG_MAPS, ""), ("patch", CONFIG_MAPS, ""), ("create", CONFIG_MAPS, "")];
 const CLOUD_NODE: [Right; 2] = [("patch", "nodes", ""), ("patch", "nodes", "status")];
 const CLOUD_NODE_LIFECYCLE: [Right; 2] = [("patch", "nodes", ""), ("delete", "nodes", "")];
 const ROUTE: [Right; 1] = [("patch", "nodes", "status")];
 const EVENTS: [Right; 2] = [("create", "events", ""), ("patch", "events", "")];
+
+const CONFIG_MAPS: &str = "configmaps";
 
 /// The permissions that the enabled controllers need, with the client that needs each.
 fn needed<'a>(clients: &'a Clients, enabled: EnabledControllers) -> Vec<(&'a Client, Right)> {
@@ -34,7 +39,9 @@ fn needed<'a>(clients: &'a Clients, enabled: EnabledControllers) -> Vec<(&'a Cli
     };
     let shared = of(&clients.shared_informers, true, &WATCH_NODES);
     let shared = shared.chain(of(&clients.shared_informers, enabled.service || enabled.cloud_node, &WATCH_SERVICES));
+    let shared = shared.chain(of(&clients.shared_informers, enabled.service, &WATCH_RECORDS));
     let service = of(&clients.service_controller, enabled.service, &SERVICE);
+    let service = service.chain(of(&clients.service_controller, enabled.service, &RECORDS));
     let service = service.chain(of(&clients.service_events, enabled.service, &EVENTS));
     let node = of(&clients.node_controller, enabled.cloud_node, &CLOUD_NODE);
     let node = node.chain(of(&clients.node_controller, enabled.cloud_node_lifecycle, &CLOUD_NODE_LIFECYCLE));
@@ -48,16 +55,19 @@ fn needed<'a>(clients: &'a Clients, enabled: EnabledControllers) -> Vec<(&'a Cli
 pub(super) struct Permissions {
     clients: Clients,
     enabled: EnabledControllers,
+    /// Namespace of the records of retained load balancers.
+    namespace: String,
     missing: watch::Sender<Option<String>>,
     /// Whether the last check had an answer to each question.
     is_known: bool,
 }
 
 impl Permissions {
-    /// Checks each permission of the enabled controllers.
-    pub(super) async fn ask_for(clients: &Clients, enabled: EnabledControllers) -> Self {
-        let missing = watch::Sender::new(None);
-        let mut permissions = Self { clients: clients.clone(), enabled, missing, is_known: false };
+    /// Checks each permission that controllers with these settings need.
+    pub(super) async fn ask_for(clients: &Clients, settings: &ControllerSettings) -> Self {
+        let (missing, namespace) = (watch::Sender::new(None), settings.namespace.clone());
+        let enabled = settings.controllers;
+        let mut permissions = Self { clients: clients.clone(), enabled, namespace, missing, is_known: false };
         permissions.is_known = permissions.ask().await;
         permissions
     }
@@ -80,12 +90,15 @@ impl Permissions {
     /// whether each question had an answer.
     async fn ask(&self) -> bool {
         let needed = needed(&self.clients, self.enabled);
-        let answers = join_all(needed.iter().map(|(client, right)| allowed(client, *right))).await;
+        let answers = join_all(needed.iter().map(|(client, right)| self.allowed(client, *right))).await;
         let mut missing = BTreeSet::new();
         for ((_, (verb, resource, subresource)), answer) in needed.into_iter().zip(answers) {
             let slash = if subresource.is_empty() { "" } else { "/" };
             match answer {
                 Ok(true) => {}
+                Ok(false) if resource == CONFIG_MAPS => {
+                    missing.insert(format!("{verb} the ConfigMap {}/{RETAINED_CONFIG_MAP}", self.namespace));
+                }
                 Ok(false) => drop(missing.insert(format!("{verb} {resource}{slash}{subresource}"))),
                 Err(error) => {
                     // The result of the check before stays valid.
@@ -97,7 +110,7 @@ impl Permissions {
         }
         let text = (!missing.is_empty()).then(|| {
             let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
-            format!("this account has no permission to {missing}, which the controllers need; bind a ClusterRole like the one in deploy/manifests/rbac.yaml to the account")
+            format!("this account has no permission to {missing}, which the controllers need; bind roles like those in deploy/manifests/rbac.yaml to the account")
         });
         let is_new = self.missing.send_if_modified(|known| std::mem::replace(known, text.clone()) != text);
         if let Some(text) = text.filter(|_| is_new) {
@@ -105,20 +118,24 @@ impl Permissions {
         }
         true
     }
-}
 
-async fn allowed(client: &Client, (verb, resource, subresource): Right) -> kube::Result<bool> {
-    let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let attributes = ResourceAttributes {
-        verb: filled(verb),
-        resource: filled(resource),
-        subresource: filled(subresource),
-        ..ResourceAttributes::default()
-    };
-    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), non_resource_attributes: None };
-    let question = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    let answer = Api::all(client.clone()).create(&PostParams::default(), &question).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+    async fn allowed(&self, client: &Client, (verb, resource, subresource): Right) -> kube::Result<bool> {
+        let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let is_record = resource == CONFIG_MAPS;
+        let attributes = ResourceAttributes {
+            verb: filled(verb),
+            resource: filled(resource),
+            subresource: filled(subresource),
+            namespace: is_record.then(|| self.namespace.clone()),
+            // RBAC cannot restrict `create` to a name.
+            name: (is_record && verb != "create").then(|| RETAINED_CONFIG_MAP.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), non_resource_attributes: None };
+        let question = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let answer = Api::all(client.clone()).create(&PostParams::default(), &question).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +152,7 @@ mod tests {
     use http_body_util::BodyExt as _;
     use kube::{Client, client::Body};
     use serde_json::{Value, json};
-    use skysail_controllers::{Clients, EnabledControllers};
+    use skysail_controllers::{Clients, ControllerSettings, EnabledControllers};
     use skysail_dev::api::{ApiOptions, ApiServer};
     use tower::service_fn;
 
@@ -171,7 +188,7 @@ mod tests {
             }
         });
         let clients = Clients::from(Client::new(api, "default"));
-        let permissions = Permissions::ask_for(&clients, EnabledControllers::default()).await;
+        let permissions = Permissions::ask_for(&clients, &ControllerSettings::default()).await;
         let missing = permissions.missing().borrow().clone().unwrap();
         assert!(
             missing.starts_with("this account has no permission to list services, which the controllers need; bind"),
@@ -183,13 +200,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_cluster_role_in_deploy_grants_every_permission_that_is_checked() {
+    async fn the_roles_in_deploy_grant_every_permission_that_is_checked() {
         let role = include_str!("../../../../../deploy/manifests/rbac.yaml");
         for (verb, resource, subresource) in rights(EnabledControllers::default()) {
             let name = if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
-            let rule = role.split("- apiGroups").find(|rule| rule.contains(&format!("resources: [{name}]")));
-            let verbs = rule.and_then(|rule| rule.lines().find(|line| line.contains("verbs:"))).unwrap_or_default();
-            assert!(verbs.contains(verb), "{verb} {name} in {verbs:?}");
+            let rules = role.split("- apiGroups").filter(|rule| rule.contains(&format!("resources: [{name}]")));
+            let verbs: Vec<&str> = rules.filter_map(|rule| rule.lines().find(|line| line.contains("verbs:"))).collect();
+            assert!(verbs.iter().any(|verbs| verbs.contains(verb)), "{verb} {name} in {verbs:?}");
         }
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn of(provider: &ProviderObject, wide: bool, now: Timestamp) -> Strin
     let mut lines = vec![format!("Provider {}: {}", plain(name), headline(status))];
     lines.extend(trouble(status));
     lines.extend(paused(status));
+    lines.extend(retained(status));
     if let Some(generation) =
         provider.metadata.generation.filter(|generation| *generation != status.observed_generation)
     {
@@ -108,6 +109,11 @@ fn trouble(status: &ProviderStatus) -> Vec<String> {
 fn paused(status: &ProviderStatus) -> Option<String> {
     let Condition { message, .. } = condition(status, "Paused").filter(|paused| paused.reason != "NotPaused")?;
     Some(line("paused", message))
+}
+
+/// The load balancers that stay without a Service.
+fn retained(status: &ProviderStatus) -> Option<String> {
+    is_true(status, "LoadBalancersRetained").map(|Condition { message, .. }| line("retained", message))
 }
 
 /// The serving release, its probation, and the releases of a rollout.

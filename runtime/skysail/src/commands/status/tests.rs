@@ -198,6 +198,19 @@ fn a_paused_provider_says_so_in_the_first_line() {
 }
 
 #[test]
+fn retained_load_balancers_have_a_line() {
+    for (status, is_said) in [("True", true), ("False", false)] {
+        let conditions = [
+            condition("Ready", "True", "Serving", "simcloud 1.2.3 (sha256:010101010101) serves"),
+            condition("LoadBalancersRetained", status, "Any", "Load balancers that stay: 1"),
+        ];
+        let status = json!({ "observedGeneration": 3, "active": active(), "swaps": 1, "conditions": conditions });
+        let page = page::of(&provider("sim", &status), false, now());
+        assert_eq!(page.contains("  retained    Load balancers that stay: 1\n"), is_said, "{page}");
+    }
+}
+
+#[test]
 fn a_provider_without_a_serving_release_shows_the_reason() {
     let refused = json!({
         "digest": digest(2), "origin": "file x.wasm", "stage": "offered", "code": "CompileUnavailable",

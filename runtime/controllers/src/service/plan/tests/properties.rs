@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
-use self::states::{for_all, now, write_status};
+use self::states::{LANES, for_all, now, write_status};
 use super::address;
 use crate::{
     backoff::Retry,
@@ -16,6 +16,7 @@ use crate::{
     service::{
         outcome::{self, PlanOutcome},
         plan::{LATE_WATCH, ObjectOwner, Observed, Plan, PlanAnswers, after_failure, after_success, plan},
+        retention::Records,
     },
     service_spec::{convert, has_finalizer, is_load_balancer, named_holder},
 };
@@ -62,7 +63,8 @@ fn a_wanted_load_balancer_is_never_deleted_and_an_unwanted_one_is_never_created(
         let allowed = match plan {
             Plan::Nothing => true,
             Plan::LookUp(_) | Plan::Confirm(_) | Plan::NoHolder => !wanted,
-            Plan::DeleteRemembered(_) | Plan::Forget | Plan::Cleanup { .. } | Plan::Release { .. } => !wanted,
+            Plan::DeleteRemembered(_) | Plan::RetainRemembered(_) | Plan::GiveBack(..) => !wanted,
+            Plan::Forget | Plan::Cleanup { .. } | Plan::Release { .. } => !wanted,
             // Only the finalizer, before a deletion.
             Plan::Repair { add_finalizer: true, status: None } => is_same_object(&observed),
             Plan::Refuse(_) | Plan::Ensure { .. } | Plan::Update(_) | Plan::Repair { .. } => wanted,
@@ -89,7 +91,7 @@ fn the_load_balancer_of_a_deleted_object_is_deleted_once() {
             State::Unconfirmed => {
                 let is_left = !observed.emptied.contains(&observed.lane);
                 let holders = is_left.then_some(observed.lane).into_iter().collect();
-                Plan::Cleanup { service, holders, misnamed: true }
+                Plan::Cleanup { service, holders, retained: Vec::new(), misnamed: true }
             }
             _ => Plan::DeleteRemembered(service),
         };
@@ -468,5 +470,53 @@ fn every_state_of_a_paused_service_becomes_stable_and_keeps_its_finalizer() {
             let undone = observed.entry.as_ref().is_some_and(|entry| entry.repairs.are_undone());
             assert!(!(may_be_there && is_same_object(&observed) && lacks) || undone, "{}", first());
         }
+    });
+}
+
+/// With the annotation or without, and also where only the ledger knows of the load balancer.
+#[test]
+fn nothing_is_deleted_by_a_provider_that_retains() {
+    for_all(|observed| {
+        for retains in [vec![LANES[0]], LANES.to_vec()] {
+            let observed = Observed { retains, ..observed.clone() };
+            let plan = plan(&observed);
+            let deletes = match &plan {
+                Plan::DeleteRemembered(_) => true,
+                Plan::Cleanup { holders, retained, .. } => {
+                    holders.iter().any(|holder| !retained.contains(holder) && observed.retains.contains(holder))
+                }
+                _ => false,
+            };
+            assert!(!deletes, "{}", shown(&observed, &plan));
+        }
+    });
+}
+
+/// A retained load balancer may have another Service by now.
+#[test]
+fn what_is_retained_or_anothers_is_never_deleted() {
+    for_all(|observed| {
+        let records = Records { spared: LANES.to_vec(), ..Records::default() };
+        for retains in [Vec::new(), LANES.to_vec()] {
+            let observed = Observed { records: records.clone(), retains, ..observed.clone() };
+            let plan = plan(&observed);
+            let touches = match &plan {
+                Plan::DeleteRemembered(_) | Plan::RetainRemembered(_) => true,
+                Plan::Cleanup { holders, .. } => !holders.is_empty(),
+                _ => false,
+            };
+            assert!(!touches, "{}", shown(&observed, &plan));
+        }
+    });
+}
+
+/// Also with a finalizer of another controller, and with one that this process has removed.
+#[test]
+fn every_state_becomes_stable_if_the_load_balancer_is_retained() {
+    for_all(|observed| {
+        if observed.may_hold.is_empty() {
+            return;
+        }
+        becomes_stable(Observed { retains: LANES.to_vec(), ..observed }, true);
     });
 }

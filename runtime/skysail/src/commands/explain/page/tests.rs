@@ -180,3 +180,12 @@ fn a_paused_service_has_the_pause_in_the_first_line_and_the_command_that_ends_it
         assert!(page.contains(lines), "{page}");
     }
 }
+
+#[test]
+fn the_deletion_policy_is_before_the_next_step() {
+    let mut document = waiting();
+    document["deletionPolicy"] = json!("Retain (spec.deletionPolicy of the Provider sim): the load balancer stays");
+    let page = super::of(&serde_json::from_value(document).unwrap());
+    let lines = "  on deletion Retain (spec.deletionPolicy of the Provider sim): the load balancer stays\n  next step ";
+    assert!(page.contains(lines), "{page}");
+}

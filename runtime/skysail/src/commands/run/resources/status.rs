@@ -50,6 +50,7 @@ pub(super) const RELEASE_ACCEPTED: &str = "ReleaseAccepted";
 const PROGRESSING: &str = "Progressing";
 const DEGRADED: &str = "Degraded";
 pub(super) const PAUSED: &str = "Paused";
+const LOAD_BALANCERS_RETAINED: &str = "LoadBalancersRetained";
 
 /// The reason if the object is invalid.
 pub(super) const SPEC_REFUSED: &str = "SpecRefused";
@@ -73,6 +74,7 @@ pub(super) fn status_of(
         (PROGRESSING, progressing(said)),
         (DEGRADED, degraded(provider_state, said, now)),
         (PAUSED, paused(provider_state)),
+        (LOAD_BALANCERS_RETAINED, retained(provider_state)),
     ];
     let shown = |(type_, (status, reason, mut message)): (&str, Verdict)| {
         cut(&mut message, MESSAGE_BYTES_MAX);
@@ -195,6 +197,14 @@ fn paused(provider_state: &ProviderState) -> Verdict {
     }
 }
 
+/// Whether load balancers of the provider stay in the cloud without a Service.
+fn retained(provider_state: &ProviderState) -> Verdict {
+    match provider_state.findings().remove(&Finding::LoadBalancersRetained) {
+        Some(text) => ("True", "Retained".to_owned(), text),
+        None => ("False", "NoneRetained".to_owned(), "each load balancer of the manager has its Service".to_owned()),
+    }
+}
+
 /// Why the provider is degraded: a code, and the reason with the remedy.
 pub(super) fn degradation(
     provider_state: &ProviderState,
@@ -204,6 +214,7 @@ pub(super) fn degradation(
     let kept_from = || {
         let mut findings = provider_state.findings();
         findings.remove(&Finding::ServicesPaused);
+        findings.remove(&Finding::LoadBalancersRetained);
         let (first, _) = findings.first_key_value()?;
         Some((first.reason().to_owned(), findings.values().cloned().collect::<Vec<_>>().join("; ")))
     };

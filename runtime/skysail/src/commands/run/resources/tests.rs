@@ -120,27 +120,32 @@ fn conditions_and_events_follow_a_swap() {
         ReleaseAccepted=Unknown NothingOffered since 1: the source has not offered a component yet
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         --- its release is offered
         Ready=False NotServing since 1: no release serves: the source has not offered one yet
         ReleaseAccepted=Unknown Candidate since 1: sha256:010101010101 is offered and is being checked
         Progressing=True Candidate since 2: sha256:010101010101 is compiled
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         --- it serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 3: no rollout is in progress
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- no change
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 3: no rollout is in progress
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         --- another release serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:020202020202) serves
         ReleaseAccepted=True Accepted since 3: release simcloud 1.2.3 (sha256:020202020202) from the source serves
         Progressing=True Probation since 5: the serving release is on probation; if it fails, sha256:010101010101 serves again
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves, from oci registry.example.com/sim:v1
     "#]].assert_eq(&life.story);
 }
@@ -209,6 +214,27 @@ fn a_pause_is_a_condition_and_no_degradation_and_that_of_the_provider_is_an_even
 }
 
 #[test]
+fn retained_load_balancers_are_a_condition_and_no_degradation() {
+    let findings = Findings::default();
+    let state = ProviderState { findings: Some(findings.subscribe()), ..provider_state(None) };
+    let (mut life, mut said) = (Life::default(), String::new());
+    for (what, finding) in [("none", None), ("one stays", Some("Load balancers that stay: 1")), ("it is gone", None)] {
+        findings.set(Finding::LoadBalancersRetained, finding.map(str::to_owned));
+        life.step(what, &state, Some(&serving(1)));
+        let condition = |type_| status::condition(&life.status, type_).unwrap();
+        let retained = condition("LoadBalancersRetained");
+        said += &format!("{} {}: {}\n", retained.status, retained.reason, retained.message);
+        assert_eq!(condition("Degraded").status, "False");
+    }
+    expect![[r#"
+        False NoneRetained: each load balancer of the manager has its Service
+        True Retained: Load balancers that stay: 1
+        False NoneRetained: each load balancer of the manager has its Service
+    "#]]
+    .assert_eq(&said);
+}
+
+#[test]
 fn the_start_of_a_canary_and_its_differences_are_reported_once() {
     let (mut life, good) = (Life::default(), provider_state(None));
     life.step("it serves", &good, Some(&serving(1)));
@@ -238,12 +264,14 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
         ReleaseAccepted=True Accepted since 1: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- another release serves a share
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: release 1.3.0 (sha256:020202020202) from the source serves 10 % of the objects
         Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until the trial succeeds or the release is rolled back
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Normal CanaryStarted: 1.3.0 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves 10 % of the objects, from oci registry.example.com/sim:v1
         EVENT Warning ReleaseDiffers: sha256:0202020202020202020202020202020202020202020202020202020202020202 answered 1 of 3 calls differently from its predecessor: routes.list: [] before, [1] now
         --- no change
@@ -251,17 +279,19 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
         ReleaseAccepted=True Accepted since 1: release 1.3.0 (sha256:020202020202) from the source serves 10 % of the objects
         Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until the trial succeeds or the release is rolled back
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 4: a call trapped: wasm trap
         Progressing=False Complete since 4: no rollout is in progress
         Degraded=True ProbationTrap since 4: a call trapped: wasm trap
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
     "#]].assert_eq(&life.story);
 }
 
 #[test]
-fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
+fn a_rollback_is_reported_once() {
     let (mut life, good) = (Life::default(), provider_state(None));
     life.step("it serves", &good, Some(&serving(1)));
     let rolled_back = refused(2, Stage::Active, RefusalReason::ProbationTrap, "a call trapped: wasm trap");
@@ -270,8 +300,51 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
     again.refused.as_mut().unwrap().retried = true;
     life.step("a retry was requested, and it is rolled back again", &good, Some(&again));
     life.step("no change", &good, Some(&again));
-    let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
     life.step("the retry is no longer requested", &good, Some(&rolled_back));
+    expect![[r#"
+        --- it serves
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 1: release simcloud 1.2.3 (sha256:010101010101) from the source serves
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
+        EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
+        --- it is rolled back
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
+        EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
+        --- a retry was requested, and it is rolled back again
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
+        EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
+        --- no change
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
+        --- the retry is no longer requested
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: no rollout is in progress
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
+    "#]].assert_eq(&life.story);
+}
+
+#[test]
+fn a_failed_source_and_a_refusal_are_each_reported_once() {
+    let (mut life, good) = (Life::default(), provider_state(None));
+    life.step("it serves", &good, Some(&serving(1)));
+    let rolled_back = refused(2, Stage::Active, RefusalReason::ProbationTrap, "a call trapped: wasm trap");
+    life.step("it is rolled back", &good, Some(&rolled_back));
+    let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
     let unreachable = SlotStatus { source_failure: Some(failure), ..rolled_back.clone() };
     life.step("the registry is unreachable", &good, Some(&unreachable));
     life.step("the registry is reachable again", &good, Some(&rolled_back));
@@ -284,52 +357,42 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
         ReleaseAccepted=True Accepted since 1: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=False AsExpected since 1: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
-        --- a retry was requested, and it is rolled back again
-        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: no rollout is in progress
-        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
-        EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
-        --- no change
-        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: no rollout is in progress
-        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
-        --- the retry is no longer requested
-        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: no rollout is in progress
-        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         --- the registry is unreachable
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False RegistryUnreachable since 2: the registry cannot be reached
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True RegistryUnreachable since 2: the registry cannot be reached
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Warning SourceFailed: RegistryUnreachable: the registry cannot be reached
         --- the registry is reachable again
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Warning ReleaseRefused: ProbationTrap: a call trapped: wasm trap
         --- the object is invalid
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False SpecRefused since 2: spec.limits.fuel: 1 is too little
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True SpecRefused since 2: spec.limits.fuel: 1 is too little
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Warning SpecRefused: spec.limits.fuel: 1 is too little
         --- a bad release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False CompileFailed since 2: it is not valid wasm
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True CompileFailed since 2: it is not valid wasm
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Warning ReleaseRefused: CompileFailed: it is not valid wasm
     "#]].assert_eq(&life.story);
 }
@@ -350,6 +413,7 @@ fn a_changed_source_is_unknown_until_it_answers() {
         ReleaseAccepted=False RegistryUnreachable since 1: the registry cannot be reached
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True RegistryUnreachable since 1: the registry cannot be reached
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         EVENT Warning SourceFailed: RegistryUnreachable: the registry cannot be reached
         --- another source is named
@@ -357,11 +421,13 @@ fn a_changed_source_is_unknown_until_it_answers() {
         ReleaseAccepted=Unknown NothingOffered since 2: the source has not offered a component yet
         Progressing=True WaitingForSource since 2: the source has not answered yet
         Degraded=False AsExpected since 2: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         --- the new source offers the same release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: release simcloud 1.2.3 (sha256:010101010101) from the source serves
         Progressing=False Complete since 3: no rollout is in progress
         Degraded=False AsExpected since 2: the provider matches its spec, or a rollout is in progress
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
     "#]].assert_eq(&life.story);
 }
 
@@ -407,6 +473,7 @@ fn a_claim_of_an_older_provider_is_reported_unless_a_release_is_refused() {
         ReleaseAccepted=False ClaimTaken since 1: spec.default: provider "a" is the default already
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True ClaimTaken since 1: spec.default: provider "a" is the default already
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         EVENT Warning ClaimTaken: spec.default: provider "a" is the default already
         --- a bad release
@@ -414,6 +481,7 @@ fn a_claim_of_an_older_provider_is_reported_unless_a_release_is_refused() {
         ReleaseAccepted=False CompileFailed since 1: it is not valid wasm
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True CompileFailed since 1: it is not valid wasm
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Warning ReleaseRefused: CompileFailed: it is not valid wasm
     "#]].assert_eq(&life.story);
 }
@@ -428,6 +496,7 @@ fn an_object_that_was_never_valid_has_no_slot_and_is_not_ready() {
         ReleaseAccepted=False SpecRefused since 1: spec.source: the source is empty
         Progressing=False Complete since 1: no rollout is in progress
         Degraded=True SpecRefused since 1: spec.source: the source is empty
+        LoadBalancersRetained=False NoneRetained since 1: each load balancer of the manager has its Service
         EVENT Warning SpecRefused: spec.source: the source is empty
     "#]]
     .assert_eq(&life.story);

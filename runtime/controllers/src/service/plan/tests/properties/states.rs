@@ -14,14 +14,17 @@ use crate::{
     ledger::{Backends, Before, Entry, NextTry, Serving, State, Written},
     nodes::{Nodes, SharedNodes},
     ownership::LaneId,
-    service::plan::{ObjectOwner, Observed, PlanAnswers},
+    service::{
+        plan::{ObjectOwner, Observed, PlanAnswers},
+        retention::Records,
+    },
     service_spec::{convert, is_load_balancer},
 };
 
 /// The resource version of each object.
 const VERSION: u64 = 10;
 /// The planning provider, and another one.
-const LANES: [LaneId; 2] = [1, 2];
+pub(super) const LANES: [LaneId; 2] = [1, 2];
 /// Time left until a further removal of our finalizer, or until the retry of a failed `ensure`.
 const LEFT: Duration = Duration::from_secs(60);
 
@@ -112,6 +115,8 @@ fn observed(
         may_hold: LANES.into(),
         emptied: Vec::new(),
         paused: Vec::new(),
+        retains: Vec::new(),
+        records: Records::default(),
         answers: PlanAnswers::default(),
         shared: shared.clone(),
         generation: (1, 1),
