@@ -52,6 +52,9 @@ pub(crate) struct Entry {
     pub(crate) object_uid: String,
     /// The annotation with the deletion policy, as it was last seen.
     pub(crate) deletion_policy: Option<String>,
+    /// Whether users may know an address of the load balancer: the status of the object showed one,
+    /// or the provider has had one. The API server empties the status when the type changes.
+    pub(crate) was_shown: bool,
     pub(crate) state: State,
     /// The rate limit of our writes to the object, which another controller may undo.
     pub(crate) repairs: Repairs,
@@ -141,16 +144,17 @@ pub(crate) enum Written {
 impl Entry {
     /// An entry for a Service that is or will be passed to a provider.
     pub(crate) fn new(provider: &str, service: Arc<Service>, state: State) -> Self {
-        let (object_uid, deletion_policy) = (service.uid.clone(), None);
-        let repairs = Repairs::default();
-        Self { provider: provider.into(), service, object_uid, deletion_policy, state, repairs, wrote: None }
+        let (object_uid, provider) = (service.uid.clone(), provider.into());
+        let (deletion_policy, repairs) = (None, Repairs::default());
+        Self { provider, service, object_uid, deletion_policy, was_shown: false, state, repairs, wrote: None }
     }
 
     /// The same for this object.
     #[must_use]
     pub(crate) fn of_object(self, object: &core::Service) -> Self {
         let object_uid = object.metadata.uid.clone().unwrap_or_default();
-        Self { object_uid, deletion_policy: deletion_policy(object).map(str::to_owned), ..self }
+        let was_shown = !status(object).ingress.is_empty();
+        Self { object_uid, was_shown, deletion_policy: deletion_policy(object).map(str::to_owned), ..self }
     }
 
     /// Follows the annotation with the deletion policy. The cache keeps no annotations of an object

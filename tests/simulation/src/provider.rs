@@ -145,7 +145,9 @@ impl LoadBalancers for CloudProvider {
         };
         let address = entered.read(format!("get {name}"), look).await?;
         let is_denied = self.lies(format_args!("{name} does not exist"), |weather| weather.lies_absent);
-        Ok(address.filter(|_| !is_denied).map(status_of))
+        let address = address.filter(|_| !is_denied);
+        self.referee.got(&self.cloud.provider, &service.uid, address.is_none());
+        Ok(address.map(status_of))
     }
 
     async fn ensure(

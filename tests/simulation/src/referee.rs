@@ -88,6 +88,8 @@ struct Inner {
     /// By slot and UID of a Service: what the Service and the slot were when the slot's provider
     /// said that the load balancer is deleted, and how often it has said so.
     emptied: BTreeMap<(String, String), (State, u32)>,
+    /// The providers and UIDs of Services for which `get` found no load balancer the last time.
+    absent: BTreeSet<(String, String)>,
     /// UIDs of the paused Services, and the cloud whose provider is paused, since all processes
     /// have seen the pauses.
     paused: (BTreeSet<String>, Option<&'static str>),
@@ -159,6 +161,7 @@ impl Referee {
             deleted_by_people: BTreeSet::new(),
             contested: None,
             emptied: BTreeMap::new(),
+            absent: BTreeSet::new(),
             paused: (BTreeSet::new(), None),
         };
         let settings = &plan.settings;
@@ -217,9 +220,19 @@ impl Referee {
         RetainedRecords::of(object.and_then(|object| serde_json::from_value(object).ok()).as_ref())
     }
 
+    /// The answer of this provider's `get`.
+    pub(crate) fn got(&self, provider: &str, uid: &str, is_absent: bool) {
+        let (key, mut inner) = ((provider.to_owned(), uid.to_owned()), self.lock());
+        match is_absent {
+            true => inner.absent.insert(key),
+            false => inner.absent.remove(&key),
+        };
+    }
+
     /// Invariants: a load balancer that has a record is changed only for the Service that the
     /// record names, and while that Service has it. Nothing is deleted for a Service whose policy
-    /// is not `Delete`, which it has had since it was created.
+    /// is not `Delete`, which it has had since it was created, unless the provider has just said
+    /// that there is no load balancer, the Service shows no address, and has not adopted anything.
     pub(crate) fn changes_for(
         &self,
         (process, provider): (&str, &str),
@@ -241,7 +254,10 @@ impl Referee {
         let now = self.object(&format!("/api/v1/namespaces/{namespace}/services/{name}")).unwrap_or_default();
         let policy = now.pointer("/metadata/annotations").and_then(|all| all.get(DELETION_POLICY_ANNOTATION));
         let is_it = text(&now, "/metadata/uid") == object.uid;
-        if function == "ensure-deleted" && is_it && policy.is_some_and(|policy| policy != "Delete") {
+        let is_absent = self.lock().absent.contains(&(provider.to_owned(), service.uid.clone()));
+        let is_unknown = record.is_none() && now.pointer("/status/loadBalancer/ingress").is_none();
+        let keeps = policy.is_some_and(|policy| policy != "Delete") && !(is_absent && is_unknown);
+        if function == "ensure-deleted" && is_it && keeps {
             self.story.violate(format_args!(
                 "{process} deletes the load balancer of {namespace}/{name}, whose policy is {policy:?}"
             ));

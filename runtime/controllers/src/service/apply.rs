@@ -300,14 +300,9 @@ impl Subject<'_> {
     /// Deletes the load balancer at one provider that may hold it.
     async fn delete_at(&self, holder: LaneId, service: &Arc<Service>) -> Result<(), Error> {
         let holder = self.holder(holder)?;
-        let by = holder.deletes_with();
         let deleted = self.delete_held(&holder, &self.service_at(&holder, service)).await;
         // The report names the provider that plans.
-        deleted.map_err(|error| if holder == *self.lane { error } else { error.at(&holder.name) })?;
-        if let Some(object) = &self.observed.object {
-            self.context.emptied.add(self.key, object, by);
-        }
-        Ok(())
+        deleted.map_err(|error| if holder == *self.lane { error } else { error.at(&holder.name) })
     }
 
     /// Removes our finalizer and the status from an object whose load balancer is deleted.
@@ -369,10 +364,20 @@ impl Subject<'_> {
         // Also if `get` found nothing: a cloud may return stale data, and of a load balancer with
         // several parts the one that `get` checks may be deleted while others remain. Upstream
         // deletes only what `get` finds, and leaks the rest when it removes the finalizer.
+        self.delete_parts(holder, service).await
+    }
+
+    /// Deletes what this provider has for an existing object, and remembers it.
+    pub(super) async fn delete_parts(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<(), Error> {
+        let by = holder.deletes_with();
         match self.ensure_deleted(holder, service).await {
-            Err(error) if error.code() == Code::ImplementedElsewhere => Ok(()),
-            deleted => deleted,
+            Err(error) if error.code() == Code::ImplementedElsewhere => {}
+            deleted => deleted?,
         }
+        if let Some(object) = &self.observed.object {
+            self.context.emptied.add(self.key, object, by);
+        }
+        Ok(())
     }
 
     async fn has_load_balancer(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<bool, Error> {

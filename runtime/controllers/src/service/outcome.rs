@@ -46,9 +46,11 @@ pub(crate) fn after(plan: &Plan, outcome: PlanOutcome, entry: Option<Entry>, obs
         }
     };
     match (plan, outcome) {
-        (Plan::Ensure { service, .. }, PlanOutcome::Begun) => {
+        (Plan::Ensure { service, claims, .. }, PlanOutcome::Begun) => {
             let same = entry.filter(|entry| entry.object_uid == observed.object_uid(service));
-            let former = same.unwrap_or_else(|| new(service, State::Unsettled { before: None }));
+            let mut former = same.unwrap_or_else(|| new(service, State::Unsettled { before: None }));
+            // Users know the address of what was retained.
+            former.was_shown |= *claims;
             Some(former.ensured(Arc::clone(service)))
         }
         (Plan::Cleanup { misnamed: false, service, .. }, PlanOutcome::Done) => Some(new(service, State::Deleted)),
@@ -66,10 +68,14 @@ fn changed(plan: &Plan, outcome: PlanOutcome, mut entry: Entry, observed: &Obser
     match (plan, outcome) {
         (Plan::Ensure { .. }, PlanOutcome::Ensured(status)) => {
             let (nodes, written) = (Backends::Known(membership), Written::No);
+            entry.was_shown |= !status.ingress.is_empty();
             entry.state = State::Serving(Serving { nodes, generation, status, written, overdue: false });
         }
         // If the rest fails, no other provider has to be asked.
-        (Plan::Confirm(_), PlanOutcome::Found) => entry.state = State::Unsettled { before: None },
+        (Plan::Confirm(_), PlanOutcome::Found) => {
+            entry.was_shown = true;
+            entry.state = State::Unsettled { before: None };
+        }
         (Plan::Update(_), PlanOutcome::Begun) => entry.update_begins(),
         (Plan::Update(_), PlanOutcome::Done) => entry.updated(membership),
         (_, PlanOutcome::Failed { code, .. }) if is_answer(plan, code) => match code {

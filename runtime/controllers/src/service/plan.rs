@@ -302,14 +302,13 @@ fn is_unasked(observed: &Observed) -> bool {
     observed.answers.found.is_none() && observed.may_hold.contains(&observed.lane)
 }
 
-/// Plans for a load balancer that the provider of the annotation does not have. The provider is
-/// asked to delete it in any case, because a cloud may return stale data; a provider that retains
-/// what it has is not asked.
+/// Plans for a load balancer that the provider of the annotation does not have. The provider
+/// deletes or retains it in any case, because a cloud may return stale data, and parts may exist
+/// without a load balancer.
 fn misnamed(observed: &Observed, service: Arc<Service>) -> Plan {
-    let mut holders = unemptied(observed, &[observed.lane]);
-    holders.retain(|holder| !observed.retains.contains(holder));
+    let (holders, retained) = leaving(observed, &[observed.lane]);
     match observed.may_hold.contains(&observed.lane) {
-        true => Plan::Cleanup { service, holders, retained: Vec::new(), misnamed: true },
+        true => Plan::Cleanup { service, holders, retained, misnamed: true },
         false => Plan::Forget,
     }
 }
@@ -319,13 +318,19 @@ fn cleanup(observed: &Observed, service: Arc<Service>, holders: &[LaneId]) -> Pl
     if holders.is_empty() {
         return Plan::NoHolder;
     }
-    let holders = unemptied(observed, holders);
-    let retained = holders.iter().copied().filter(|holder| observed.retains.contains(holder)).collect();
+    let (holders, retained) = leaving(observed, holders);
     Plan::Cleanup { service, holders, retained, misnamed: false }
 }
 
 /// Those that have not deleted or retained the load balancer yet, and have none of it that is
-/// another Service's. The planning provider has not, if it has just
+/// another Service's; and those of them that retain it.
+fn leaving(observed: &Observed, holders: &[LaneId]) -> (Vec<LaneId>, Vec<LaneId>) {
+    let holders = unemptied(observed, holders);
+    let retained = holders.iter().copied().filter(|holder| observed.retains.contains(holder)).collect();
+    (holders, retained)
+}
+
+/// The planning provider is among them although it has deleted the load balancer, if it has just
 /// said that the load balancer exists.
 fn unemptied(observed: &Observed, holders: &[LaneId]) -> Vec<LaneId> {
     let is_found = |holder| holder == observed.lane && observed.answers.found == Some(true);

@@ -51,10 +51,15 @@ impl Subject<'_> {
             Err(error) if error.code == Code::ImplementedElsewhere => return Ok(()),
             Err(error) => return Err(Error::provider("check if there is a load balancer to retain")(error)),
         };
-        // A cloud may return stale data, so a load balancer that this provider must have made is
-        // recorded in any case.
-        if status.is_none() && (holder != self.lane || !self.observed.must_hold()) {
-            return Ok(());
+        let before = self.context.retained.get(&key.provider, &key.uid).map(|(_, before)| before);
+        match &status {
+            None if before.is_none() && !retention::was_shown(self.observed) => {
+                return self.delete_parts(holder, service).await;
+            }
+            // A cloud may return stale data, so a load balancer that this provider must have made
+            // is recorded in any case.
+            None if holder != self.lane || !self.observed.must_hold() => return Ok(()),
+            _ => {}
         }
         let name = provider.name(&call, cluster, service).await.map_err(Error::provider("name the load balancer"))?;
         if name.len() > NAME_BYTES_MAX {
@@ -71,7 +76,6 @@ impl Subject<'_> {
             addresses: addresses(status.as_ref()),
             since: now(),
         };
-        let before = self.context.retained.get(&key.provider, &key.uid).map(|(_, before)| before);
         let is_retained = |before: &RetainedLoadBalancer| !before.in_use || before.service_uid != record.service_uid;
         if before.as_ref().is_some_and(is_retained) {
             return Ok(());

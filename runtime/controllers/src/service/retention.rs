@@ -11,7 +11,10 @@
 //!   a record to another Service of the name.
 //! - A Service that wants a retained load balancer and cannot get it gets no other one.
 //! - What is retained, or another Service's, is not deleted with this Service.
-//! - A policy that cannot be read deletes nothing.
+//! - A policy that cannot be read counts as `Retain`.
+//! - What the provider does not find, and no user has seen an address of, is no load balancer that
+//!   could be retained: its parts are deleted under each policy. A record of it would fill the
+//!   ConfigMap at no cost for the user.
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{EventKind, Service};
@@ -29,7 +32,7 @@ use crate::{
     providers::DeletionPolicy,
     report::Actor,
     retained::{RetainedKey, RetainedLoadBalancer, record::is_uid},
-    service_spec::{adopted, deletion_policy, has_finalizer, is_whole, shown},
+    service_spec::{adopted, deletion_policy, has_finalizer, is_whole, shown, status},
     watch::ObjectKey,
 };
 
@@ -236,6 +239,17 @@ pub(super) fn retaining(context: &Context, object: Option<&core::Service>, entry
         None => lane.settings().deletion_policy == DeletionPolicy::Retain,
     };
     context.lanes.all().iter().filter(|lane| retains(lane)).map(|lane| lane.id).collect()
+}
+
+/// Whether users have seen an address of the load balancer: this process has, or the status of the
+/// object shows one.
+pub(super) fn was_shown(observed: &Observed) -> bool {
+    let entry = observed.entry.as_ref();
+    let is_its = |object: &&core::Service| {
+        entry.is_none_or(|entry| object.metadata.uid.as_deref() == Some(entry.object_uid.as_str()))
+    };
+    let object = observed.object.as_deref().filter(is_its);
+    entry.is_some_and(|entry| entry.was_shown) || object.is_some_and(|object| !status(object).ingress.is_empty())
 }
 
 /// Why a Service gets no load balancer whose name in the cloud would be that of one with a record.

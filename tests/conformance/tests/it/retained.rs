@@ -482,8 +482,7 @@ async fn what_a_service_had_adopted_that_went_by_force_is_retained_again() {
     let uid = cluster.retained("web").await;
     cluster.create("next", json!({ ADOPT: uid, POLICY: "Retain" })).await;
     drop(cluster.0.transcript().await);
-    cluster.0.stop.cancel();
-    cluster.0.running.join_next().await;
+    cluster.stop().await;
     cluster.patch("next", json!({ "metadata": { "finalizers": null } })).await;
     cluster.delete("next").await;
     let mut cluster = cluster.another_process_after_stop().await;
@@ -500,6 +499,18 @@ async fn what_a_service_had_adopted_that_went_by_force_is_retained_again() {
 }
 
 impl Cluster {
+    /// The process ends; what people do from now on, it does not see.
+    async fn stop(&mut self) {
+        self.0.stop.cancel();
+        self.0.running.join_next().await;
+    }
+
+    /// No `ensure` of this cloud succeeds any more.
+    fn no_ensure(&self, cloud: usize) {
+        let error = Error::new(Code::Unavailable, "the address is taken, the load balancer not made");
+        self.0.clouds[cloud].fake.fail_always("ensure", Some(error));
+    }
+
     async fn another_process_after_stop(mut self) -> Self {
         self.0.forget();
         self.0.stop = tokio_util::sync::CancellationToken::new();
@@ -554,6 +565,92 @@ async fn a_load_balancer_that_a_look_up_misses_is_recorded_all_the_same() {
     assert_eq!(cluster.record_of(&uid).await.as_deref(), Some("retained of default/web"));
 }
 
+/// An `ensure` that failed may have taken an address, which would be left behind. The process that
+/// called it deletes it, or the next process, which finds the finalizer.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_has_seen_an_address_of_is_deleted_under_each_policy() {
+    for restarts in [false, true] {
+        let mut cluster = Cluster::new().await;
+        cluster.no_ensure(0);
+        cluster.create("web", json!({ POLICY: "Retain" })).await;
+        if restarts {
+            cluster.stop().await;
+        }
+        drop(cluster.0.transcript().await);
+        cluster.delete("web").await;
+        if restarts {
+            cluster = cluster.another_process_after_stop().await;
+        }
+        pass(MINUTE).await;
+        let last = cluster.changes().await.pop();
+        assert_eq!(last.as_deref(), Some("provider ensure-deleted default/web"), "restarts: {restarts}");
+        assert_eq!((cluster.0.state("web").await.as_str(), cluster.recorded().await.len()), ("gone", 0));
+    }
+}
+
+/// The status says nothing about it: it is emptied with the type, and the class changes only with
+/// the type.
+#[tokio::test(start_paused = true)]
+async fn a_former_provider_that_has_only_a_part_deletes_it_under_each_policy() {
+    let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];
+    let mut cluster = Cluster::start(World::with(clouds)).await;
+    cluster.no_ensure(0);
+    cluster.create("web", json!({ POLICY: "Retain" })).await;
+    cluster.stop().await;
+    cluster.patch("web", json!({ "spec": { "type": "NodePort" } })).await;
+    let class = "two.example/lb";
+    cluster.patch("web", json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": class } })).await;
+    drop(cluster.0.fake().take_calls());
+    let cluster = cluster.another_process_after_stop().await;
+    pass(MINUTE).await;
+    let calls = cluster.0.fake().calls();
+    let changes: Vec<_> = calls.iter().filter(|call| call.starts_with("ensure")).collect();
+    assert_eq!(changes, ["ensure-deleted default/web"]);
+    assert_eq!((cluster.0.clouds[1].fake.cloud().len(), cluster.recorded().await.len()), (1, 0));
+}
+
+/// Anyone who may create Services may name any provider in an annotation.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_never_had_a_load_balancer_leaves_no_record() {
+    let mut cluster = Cluster::new().await;
+    cluster.stop().await;
+    for (name, kind) in [("port", "NodePort"), ("lb", "LoadBalancer")] {
+        let uid = cluster.create(name, json!({ POLICY: "Retain", "skysail.dev/load-balancer-provider": "fake" })).await;
+        let finalizer = "service.kubernetes.io/load-balancer-cleanup";
+        let annotations = json!({ "skysail.dev/load-balancer-made-for": uid });
+        let metadata = json!({ "annotations": annotations, "finalizers": [finalizer] });
+        cluster.patch(name, json!({ "metadata": metadata, "spec": { "type": kind } })).await;
+    }
+    cluster.delete("lb").await;
+    let cluster = cluster.another_process_after_stop().await;
+    pass(MINUTE).await;
+    assert_eq!((cluster.0.state("port").await.as_str(), cluster.0.state("lb").await.as_str()), ("[] []", "gone"));
+    assert!(cluster.recorded().await.is_empty());
+}
+
+/// The new Service has no address in its status yet, and users know the one of the load balancer.
+#[tokio::test(start_paused = true)]
+async fn what_was_adopted_or_taken_back_stays_also_before_it_is_ensured() {
+    for adopts in [true, false] {
+        let mut cluster = Cluster::new().await;
+        let uid = cluster.create("web", json!({ POLICY: "Retain" })).await;
+        cluster.patch("web", json!({ "spec": { "type": "ClusterIP" } })).await;
+        cluster.no_ensure(0);
+        cluster.0.fake().make_get_blind();
+        let name = if adopts { "next" } else { "web" };
+        match adopts {
+            true => drop(cluster.create(name, json!({ ADOPT: uid, POLICY: "Retain" })).await),
+            false => cluster.patch(name, json!({ "spec": { "type": "LoadBalancer" } })).await,
+        }
+        drop(cluster.0.transcript().await);
+        cluster.delete(name).await;
+        pass(MINUTE).await;
+        assert_eq!(cluster.changes().await, Vec::<String>::new());
+        assert_eq!(cluster.record_of(&uid).await, Some(format!("retained of default/{name}")));
+        assert_eq!(cluster.cloud(), ["default/web 203.0.113.1"]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_delays_the_record_and_a_pause_holds_it_back() {
     let mut cluster = Cluster::new().await;
@@ -580,8 +677,7 @@ async fn of_several_providers_that_one_retains_which_has_the_load_balancer() {
     let uid = cluster.create("web", json!({})).await;
     let nobody = json!({ "metadata": { "annotations": { "skysail.dev/load-balancer-provider": null, "skysail.dev/load-balancer-made-for": null } }, "spec": { "type": "ClusterIP" } });
     let mut cluster = cluster;
-    cluster.0.stop.cancel();
-    cluster.0.running.join_next().await;
+    cluster.stop().await;
     cluster.patch("web", nobody).await;
     let cluster = cluster.another_process_after_stop().await;
     pass(MINUTE).await;
@@ -594,8 +690,7 @@ async fn of_several_providers_that_one_retains_which_has_the_load_balancer() {
 async fn a_dry_run_writes_no_record() {
     let mut cluster = Cluster::new().await;
     cluster.create("web", json!({ POLICY: "Retain" })).await;
-    cluster.0.stop.cancel();
-    cluster.0.running.join_next().await;
+    cluster.stop().await;
     cluster.0.delete_service("web").await;
     let objects = cluster.0.dry_run().await;
     let web: Vec<_> = objects.iter().filter(|object| object.name == "default/web").collect();

@@ -19,7 +19,7 @@ fn a_provider_that_retains_keeps_the_load_balancer_of_a_service_that_goes() {
     check("nodeport finalizer retain-there", expect!["cleanup of [1, 2] kept by [2]"]);
     check("gone ensured absent retain-here", expect!["retain the load balancer of uid one"]);
     check("lb ensured other-uid retain-here", expect!["retain the load balancer of uid one"]);
-    check("gone named absent found retain-here", expect!["cleanup of [] misnamed"]);
+    check("gone named absent found retain-here", expect!["cleanup of [1] kept by [1] misnamed"]);
     check("lb finalizer ensured deleting retain-here paused", expect!["Annotated holds: cleanup of [1] kept by [1]"]);
 }
 
