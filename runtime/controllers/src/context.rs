@@ -12,6 +12,7 @@ use crate::{
     cluster_ips::ClusterIps,
     emptied::Emptied,
     held::DryRuns,
+    held_deletions::HeldDeletions,
     lane::Lane,
     lanes::Lanes,
     last_outcomes::LastOutcomes,
@@ -51,6 +52,8 @@ pub(crate) struct Context {
     pub(crate) last_outcomes: LastOutcomes,
     /// For people; no decision reads them.
     pub(crate) pauses: Pauses,
+    /// For people; no decision reads them.
+    pub(crate) held_deletions: HeldDeletions,
     pub(crate) service_locks: ServiceLocks,
     /// Open while this process holds the lease.
     pub(crate) fence: Fence,
@@ -75,6 +78,7 @@ impl Context {
             retained: Retained::default(),
             last_outcomes: LastOutcomes::default(),
             pauses: Pauses::default(),
+            held_deletions: HeldDeletions::default(),
             service_locks: ServiceLocks::default(),
             fence: Fence::default(),
             progress: Progress::default(),
@@ -87,7 +91,16 @@ impl Context {
         progress::call(&lane.name);
         let dry_run = self.dry_runs.as_ref().map(|dry_runs| dry_runs.of_call(&lane.name, object.as_ref()));
         let events = Some(self.reporter.sink(&lane.name));
-        Call { object, events, fence: self.fence.clone(), dry_run, ..Call::default() }
+        let lets_deletions_through = object.as_ref().is_some_and(|object| self.lets_deletions_through(object));
+        Call { object, events, fence: self.fence.clone(), dry_run, lets_deletions_through, ..Call::default() }
+    }
+
+    /// Whether a person has let the deletions of this Service through.
+    fn lets_deletions_through(&self, ObjectReference { kind, namespace, name, uid }: &ObjectReference) -> bool {
+        let key = || ObjectKey { namespace: namespace.clone(), name: name.clone() };
+        let object = (*kind == "Service").then(|| self.services.get(&key())).flatten();
+        object
+            .is_some_and(|object| object.metadata.uid.as_deref() == Some(uid) && service_spec::allows_deletion(&object))
     }
 
     /// Runs `work` as one turn of this provider's worker, in a span: the root of a trace.

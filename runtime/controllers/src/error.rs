@@ -63,6 +63,11 @@ impl Error {
         }
     }
 
+    /// Whether the operator's budget of deletions held a deletion back.
+    pub(crate) fn holds_deletion(&self) -> bool {
+        matches!(self, Self::Provider { source, .. } if source.holds_deletion)
+    }
+
     /// Whether another client changed the object after we read it.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Api { source, .. } if api_status(source) == Some(409))

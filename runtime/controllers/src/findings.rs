@@ -1,6 +1,7 @@
 //! Conditions that keep a provider from its objects: claims that an older provider has, nodes that
 //! two providers claim, interfaces that its component does not export, nodes that the breaker
-//! keeps, Services that users have paused, load balancers that are retained.
+//! keeps, deletions beyond the budget, Services that users have paused, load balancers that are
+//! retained.
 //!
 //! The controllers write findings. The process shows them in the conditions of the `Provider`, in
 //! `skysail status` and in `/readyz?verbose`.
@@ -21,6 +22,8 @@ pub enum Finding {
     InterfaceNotExported,
     /// The breaker keeps nodes although the provider reports that their machines do not exist.
     NodesHeld,
+    /// The budget of deletions is used up, and deletions wait.
+    DeletionsHeld,
     /// Users have paused Services of this provider, which is no fault of the provider.
     ServicesPaused,
     /// Load balancers of this provider are retained, which is no fault of the provider.
@@ -36,6 +39,7 @@ impl Finding {
             Self::NodeOwnershipConflict => "NodeOwnershipConflict",
             Self::InterfaceNotExported => "InterfaceNotExported",
             Self::NodesHeld => "NodesHeld",
+            Self::DeletionsHeld => "DeletionsHeld",
             Self::ServicesPaused => "ServicesPaused",
             Self::LoadBalancersRetained => "LoadBalancersRetained",
         }

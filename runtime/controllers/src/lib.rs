@@ -34,6 +34,7 @@ mod events;
 mod explain;
 mod findings;
 mod held;
+mod held_deletions;
 mod labels;
 mod lane;
 mod lanes;

@@ -255,6 +255,7 @@ impl Tasks {
         for lane in removed {
             lane.stop.cancel();
             context.pauses.remove_all(&lane.name);
+            context.held_deletions.remove_all(&lane.name);
         }
         triggers::providers_changed(&context, &edited, &before);
         for lane in added {

@@ -59,6 +59,7 @@ pub struct ControllerMetrics {
     pub(crate) drift_repairs: Family<ProviderLabels, Counter>,
     pub(crate) orphaned_load_balancers: Family<ProviderLabels, Gauge>,
     pub(crate) paused_services: Family<ProviderLabels, Gauge>,
+    pub(crate) held_deletions: Family<ProviderLabels, Gauge>,
     pub(crate) retained_load_balancers: Family<ProviderLabels, Gauge>,
     pub(crate) events_written: Counter,
     pub(crate) events_dropped: Counter,
@@ -93,6 +94,7 @@ impl ControllerMetrics {
             drift_repairs: Family::default(),
             orphaned_load_balancers: Family::default(),
             paused_services: Family::default(),
+            held_deletions: Family::default(),
             retained_load_balancers: Family::default(),
             events_written: Counter::default(),
             events_dropped: Counter::default(),
@@ -136,6 +138,7 @@ impl ControllerMetrics {
             &self.nodes_held,
             &self.orphaned_load_balancers,
             &self.paused_services,
+            &self.held_deletions,
             &self.retained_load_balancers,
         ];
         for family in gauges {
@@ -208,6 +211,11 @@ impl ControllerMetrics {
             "skysail_paused_services",
             "Count of Services for which the manager changes nothing in the cloud, by provider",
             self.paused_services.clone(),
+        );
+        registry.register(
+            "skysail_held_deletions",
+            "Count of Services for which the budget of deletions holds a deletion back, by provider",
+            self.held_deletions.clone(),
         );
         registry.register(
             "skysail_retained_load_balancers",

@@ -53,8 +53,11 @@ pub const PROVIDED_NODE_IP_ANNOTATION: &str = "alpha.kubernetes.io/provided-node
 /// Written when the provider initialises the node, or first owns an initialised one. An
 /// operator who writes another provider's name gives the node to that provider.
 pub const NODE_PROVIDER_ANNOTATION: &str = "skysail.dev/node-provider";
-/// Ours: `true` on a node allows the deletion of the node when its machine does not exist, even
-/// while the breaker stops deletions.
+/// Ours: `true` lets deletions through that would wait.
+///
+/// On a node, the deletion of the node when its machine does not exist, even while the breaker
+/// stops deletions. On a Service, the deletions of its calls, even while the budget of deletions is
+/// used up.
 pub const ALLOW_DELETION_ANNOTATION: &str = "skysail.dev/allow-deletion";
 
 /// Type of the machine.
@@ -131,6 +134,8 @@ pub mod reasons {
     pub const PAUSED: &str = "Paused";
     /// Ours: the pause of a Service or of a provider has ended.
     pub const RESUMED: &str = "Resumed";
+    /// Ours: the budget of deletions is used up, and the Service waits until the window has room.
+    pub const DELETION_HELD: &str = "DeletionHeld";
     /// Ours: a load balancer stays in the cloud although its Service goes.
     pub const LOAD_BALANCER_RETAINED: &str = "LoadBalancerRetained";
     /// Ours: a Service has taken a retained load balancer.

@@ -21,6 +21,7 @@
 mod apply;
 pub(crate) mod drift;
 pub(crate) mod explain;
+pub(crate) mod held;
 pub(crate) mod orphans;
 mod outcome;
 pub(crate) mod pause;
@@ -110,6 +111,7 @@ fn report_takeover(subject: &Subject<'_>) {
 fn succeeded(subject: &Subject<'_>) -> Next {
     let Subject { context, lane, key, actor, observed, plan } = *subject;
     context.reporter.reconciled(actor, &reference(subject), Ok(()), None);
+    held::follow(subject, None);
     let now = observe(context, lane, key, observed.answers);
     match (&now.object, &now.entry) {
         (None, None) => context.last_outcomes.remove(key),
@@ -137,6 +139,7 @@ fn failed(subject: &Subject<'_>, error: &Error) -> Next {
         context.reporter.event(actor, &reference, (EventKind::Warning, reason), text);
     }
     context.reporter.reconciled(actor, &reference, Err(error), Some(retry.after));
+    held::follow(subject, Some(error));
     context.last_outcomes.failed(key, &lane.name, explain::step(plan), (error.category(), &chain(error)));
     let next = NextTry { at: Instant::now() + retry.after, until_change: retry.until_change };
     subject.record(PlanOutcome::Waits(next));

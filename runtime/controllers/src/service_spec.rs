@@ -108,6 +108,11 @@ pub(crate) fn deletion_policy(object: &core::Service) -> Option<&str> {
     annotation(object, names::DELETION_POLICY_ANNOTATION)
 }
 
+/// Whether a person lets the deletions of the Service through although the budget is used up.
+pub(crate) fn allows_deletion(object: &core::Service) -> bool {
+    annotation(object, names::ALLOW_DELETION_ANNOTATION) == Some("true")
+}
+
 /// The UID of the retained load balancer that the Service asks for.
 pub(crate) fn adopted(object: &core::Service) -> Option<&str> {
     annotation(object, names::ADOPT_LOAD_BALANCER_ANNOTATION)
@@ -147,6 +152,7 @@ pub(crate) fn convert(object: &core::Service) -> Converted {
     annotations.remove(names::LOAD_BALANCER_PROVIDER_ANNOTATION);
     annotations.remove(names::LOAD_BALANCER_MADE_FOR_ANNOTATION);
     annotations.remove(names::PAUSED_ANNOTATION);
+    annotations.remove(names::ALLOW_DELETION_ANNOTATION);
     annotations.remove(names::DELETION_POLICY_ANNOTATION);
     annotations.remove(names::ADOPT_LOAD_BALANCER_ANNOTATION);
     let mut problems = Problems::default();

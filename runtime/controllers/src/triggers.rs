@@ -22,7 +22,7 @@ use crate::{
     ownership::{LaneId, Owner},
     report::{Actor, cluster},
     route,
-    service::{pause, predicates::is_relevant, retention, unclaimed},
+    service::{held, pause, predicates::is_relevant, retention, unclaimed},
     service_spec::{adopted, class, convert, has_finalizer, named_class, named_holder},
     watch::{Change, ObjectKey, Version},
 };
@@ -133,6 +133,7 @@ pub(crate) fn records_known(context: &Context, lane: &Lane) {
 fn forget(context: &Context, key: &ObjectKey) {
     context.last_outcomes.remove(key);
     pause::forget(context, key);
+    held::forget(context, key);
     if let Some(entry) = context.ledger.remove(key) {
         tracing::warn!(
             provider.name = &*entry.provider,
@@ -296,6 +297,7 @@ fn report_pause(context: &Context, lane: &Lane) {
 /// Reports the pause of a provider that the controllers have just begun to serve.
 pub(crate) fn report_first_pause(context: &Context, lane: &Lane) {
     pause::count(context, lane);
+    held::count(context, lane);
     if lane.is_paused() {
         report_pause(context, lane);
     }

@@ -10,7 +10,7 @@
 //! 5. a credential with a session logs in, if it has no valid token (`credential-refused`,
 //!    `credential-unavailable`);
 //! 6. the call's concurrency (a wait), then the provider's rate (a wait of at most a second, or
-//!    `limited`);
+//!    `limited`), then for a deletion the provider's budget of deletions (`limited`);
 //! 7. the fence is checked (`fenced`), and the request with its credential is sent on a connection
 //!    whose peer address was checked when the connection was made;
 //! 8. the answer is read up to its bounds; a content coding is refused, and every value of a
@@ -25,6 +25,7 @@
 
 mod budget;
 mod clients;
+mod deletions;
 mod exchange;
 mod headers;
 mod limits;
@@ -54,6 +55,7 @@ pub use budget::{Admitted, Held, HttpBudget, HttpUsage};
 use budget::{InFlight, Writes};
 use clients::Clients;
 pub use clients::HttpClientError;
+pub use deletions::{DeletionBudget, DeletionLimit, Held as HeldDeletion};
 use exchange::Exchange;
 pub use limits::HttpLimits;
 pub use login::ServiceAccountTokens;
@@ -72,6 +74,7 @@ pub struct HttpClient {
     credentials: Arc<Credentials>,
     clients: Clients,
     rate: Rate,
+    deletions: Arc<DeletionBudget>,
     redactions: Blocking,
     accounts: Option<Arc<dyn ServiceAccountTokens>>,
 }
@@ -89,6 +92,8 @@ struct Judged {
     redaction: Redaction,
     /// Whether the request may change the cloud.
     writes: bool,
+    /// Whether the request may delete something.
+    deletes: bool,
 }
 
 // === impl HttpClient ===
@@ -131,6 +136,7 @@ impl HttpClient {
             credentials,
             clients,
             rate: Rate::new(limits.requests_per_second),
+            deletions: Arc::default(),
             redactions: Blocking::new(REDACTIONS_MAX),
             accounts: None,
         })
@@ -140,6 +146,12 @@ impl HttpClient {
     #[must_use]
     pub fn with_accounts(self, accounts: Option<Arc<dyn ServiceAccountTokens>>) -> Self {
         Self { accounts, ..self }
+    }
+
+    /// Counts deletions in this budget.
+    #[must_use]
+    pub fn with_deletions(self, deletions: Arc<DeletionBudget>) -> Self {
+        Self { deletions, ..self }
     }
 
     /// Whether answers are searched for values of credentials.
@@ -279,13 +291,14 @@ impl HttpClient {
         token: Option<&Token>,
         began: Option<Instant>,
     ) -> Result<HttpResponse, Failure> {
-        let Judged { client, request, bytes, timeout, credential, redaction, writes: _ } = judged;
+        let Judged { client, request, bytes, timeout, credential, redaction, writes: _, deletes } = judged;
         let mut request = request.clone();
         // Added last, so that no header of the guest has the same name.
         if let Some((_, proof)) = credential {
             proof.prove(token, &mut request, login::system_time()).map_err(Failure::malformed)?;
         }
         budget.fence().check().map_err(Failure::fenced)?;
+        let deletion = if *deletes { self.take_deletion(budget)? } else { None };
         let started = Instant::now();
         let (end, limited) = end_of(budget, *timeout, began.unwrap_or(started));
         budget.add_sent(*bytes);
@@ -300,8 +313,19 @@ impl HttpClient {
             && failure.kind.sent_nothing()
         {
             budget.take_back_sent(*bytes);
+            deletion.into_iter().for_each(|taken| self.deletions.give_back(taken));
         }
         result
+    }
+
+    /// Takes a place in the budget of deletions, immediately before the request leaves.
+    fn take_deletion(&self, budget: &HttpBudget) -> Result<Option<Instant>, Failure> {
+        self.deletions.take(budget.lets_deletions_through()).map_err(|held| {
+            budget.note_held(held);
+            let HeldDeletion { limit: DeletionLimit { deletions, window }, .. } = held;
+            let text = format!("the provider's budget of {deletions} deletions in {window:?} is used up");
+            Failure::new(FailureKind::Limited, text)
+        })
     }
 
     /// All checks that need no network.
@@ -335,6 +359,7 @@ impl HttpClient {
         let (query, sent_body) = (target.url.query(), body.as_deref().unwrap_or_default());
         let sent = Sent { method: &method, query, headers: &headers, body: sent_body };
         let writes = !self.policy.only_reads(&target, sent);
+        let deletes = writes && self.policy.may_delete(&target, sent);
         match budget.writes() {
             Writes::Sent => {}
             Writes::Refused | Writes::Held(_) if !writes => {}
@@ -366,7 +391,7 @@ impl HttpClient {
         *request.headers_mut() = headers;
         let credential = proof.map(|(name, proof)| (name.into(), Arc::clone(proof)));
         let redaction = Redaction::new(generation, Arc::clone(&self.credentials));
-        Ok(Judged { client, request, bytes, timeout, credential, redaction, writes })
+        Ok(Judged { client, request, bytes, timeout, credential, redaction, writes, deletes })
     }
 }
 

@@ -88,6 +88,12 @@ pub struct EgressRuleSpec {
     /// nothing else. 1 to 64. Default: the methods GET, HEAD and OPTIONS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<Vec<String>>,
+    /// The requests of this rule that delete something, beside those with the method DELETE, for an
+    /// API that deletes by POST; they count in `deletionBudget`. Entries as in reads:
+    /// `Action=Delete*`. A request without the parameter, or that could be read in two ways, counts
+    /// too. 1 to 64. Default: the method DELETE alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletes: Option<Vec<String>>,
 }
 
 /// Where the certificates are: exactly one place.
@@ -117,6 +123,7 @@ struct Rule {
     /// An empty list covers every path.
     paths: Vec<PathPrefix>,
     reads: Option<Vec<Reads>>,
+    deletes: Option<Vec<Reads>>,
 }
 
 /// Why a request may not leave. The text names what was refused and reaches the guest.
@@ -165,7 +172,7 @@ pub enum EgressError {
         /// What is wrong, and what to write.
         reason: PathPrefixError,
     },
-    /// A text that is no entry of `reads`.
+    /// A text that is no entry of `reads` or `deletes`.
     #[error(
         "{place}: {text:?} names no request; write *, or NAME=VALUE or NAME=BEGINNING* with letters, digits, '.', '_' and '-', \
          together at most 128 bytes"
@@ -296,14 +303,25 @@ impl EgressPolicy {
 
     /// Whether an allowed request only reads: one of the rules that allow it says so.
     pub(crate) fn only_reads(&self, target: &Target, sent: Sent<'_>) -> bool {
+        self.allowing(target, sent).any(|rule| reads::only_reads(rule.reads.as_deref(), sent))
+    }
+
+    /// Whether an allowed request may delete something: one of the rules that allow it says so, and
+    /// none says that it only reads.
+    pub(crate) fn may_delete(&self, target: &Target, sent: Sent<'_>) -> bool {
+        !self.only_reads(target, sent)
+            && self.allowing(target, sent).any(|rule| reads::may_delete(rule.deletes.as_deref(), sent))
+    }
+
+    /// The rules that allow the request.
+    fn allowing(&self, target: &Target, sent: Sent<'_>) -> impl Iterator<Item = &Rule> {
         let Target { url, authority } = target;
         let (path, ambiguous) = (url.path(), path::is_ambiguous(url.path()));
-        let allowing = self.rules.iter().filter(|rule| {
+        self.rules.iter().filter(move |rule| {
             rule.origins.iter().any(|origin| origin.matches(authority))
                 && rule.methods.contains(sent.method)
                 && rule.allows_path(path, ambiguous)
-        });
-        allowing.into_iter().any(|rule| reads::only_reads(rule.reads.as_deref(), sent))
+        })
     }
 
     /// Whether a request that a guest made only reads: its method or the operator's rules say so.
@@ -362,7 +380,7 @@ fn header_map(headers: &[(String, String)]) -> Option<HeaderMap> {
 
 impl Rule {
     fn new(place: &str, spec: &EgressRuleSpec, addresses: &Addresses) -> Result<Self, EgressError> {
-        let EgressRuleSpec { origins, methods, path_prefixes, reads } = spec;
+        let EgressRuleSpec { origins, methods, path_prefixes, reads, deletes } = spec;
         check_list(&format!("{place}.origins"), Some(origins.len()), "name at least one origin")?;
         check_list(
             &format!("{place}.methods"),
@@ -373,11 +391,6 @@ impl Rule {
             &format!("{place}.pathPrefixes"),
             path_prefixes.as_ref().map(Vec::len),
             "leave it out to allow every path",
-        )?;
-        check_list(
-            &format!("{place}.reads"),
-            reads.as_ref().map(Vec::len),
-            "leave it out where the method says which requests read",
         )?;
         let origins = origins.iter().enumerate().map(|(index, text)| {
             let place = format!("{place}.origins[{index}]");
@@ -410,12 +423,10 @@ impl Rule {
                 EgressError::Path { place, text: text.clone(), reason }
             })
         });
-        let entry = |(index, text): (usize, &String)| {
-            let place = format!("{place}.reads[{index}]");
-            Reads::parse(text).ok_or_else(|| EgressError::Reads { place, text: text.clone() })
-        };
-        let reads = reads.as_ref().map(|listed| listed.iter().enumerate().map(entry).collect()).transpose()?;
-        Ok(Self { origins, methods, paths: paths.collect::<Result<_, _>>()?, reads })
+        let paths = paths.collect::<Result<_, _>>()?;
+        let reads = requests(&format!("{place}.reads"), reads.as_deref(), "read")?;
+        let deletes = requests(&format!("{place}.deletes"), deletes.as_deref(), "delete")?;
+        Ok(Self { origins, methods, paths, reads, deletes })
     }
 
     fn allows_path(&self, path: &str, ambiguous: bool) -> bool {
@@ -424,6 +435,17 @@ impl Rule {
         }
         !ambiguous && self.paths.iter().any(|prefix| prefix.covers(path))
     }
+}
+
+/// The entries of `reads` or `deletes`; `what` such requests do.
+fn requests(place: &str, listed: Option<&[String]>, what: &str) -> Result<Option<Vec<Reads>>, EgressError> {
+    let remedy = format!("leave it out where the method says which requests {what}");
+    check_list(place, listed.map(<[String]>::len), &remedy)?;
+    let entry = |(index, text): (usize, &String)| {
+        let place = format!("{place}[{index}]");
+        Reads::parse(text).ok_or_else(|| EgressError::Reads { place, text: text.clone() })
+    };
+    listed.map(|listed| listed.iter().enumerate().map(entry).collect()).transpose()
 }
 
 fn check_list(place: &str, length: Option<usize>, remedy: &str) -> Result<(), EgressError> {

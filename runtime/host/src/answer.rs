@@ -75,7 +75,7 @@ impl Answer for Vec<Origin> {
 
 /// The code and the message of an error, and the time until the next try.
 pub(crate) fn error(error: &Error) -> Value {
-    let Error { code, message, retry_after, limit: _ } = error;
+    let Error { code, message, retry_after, limit: _, holds_deletion: _ } = error;
     match retry_after {
         None => json!({"code": code.category(), "message": message}),
         Some(after) => {

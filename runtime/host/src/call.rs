@@ -35,6 +35,7 @@ use crate::{
     cache::Cache,
     cpu_time::CpuTime,
     fault,
+    http_client::DeletionLimit,
     imports::{HttpAccess, HttpCall},
     limits::CALLS_WAITING_MAX,
     outcome::{Stopped, explain},
@@ -196,6 +197,15 @@ fn no_place(sandbox: &Sandbox) -> Error {
     )
 }
 
+/// A whole number of seconds as people write it, such as `1h30m`.
+fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let text: String =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 /// A call that has begun. If it is dropped before it is recorded, it was cancelled.
 struct Running<'a> {
     sandbox: &'a Sandbox,
@@ -263,6 +273,18 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// The error if the operator's budget of deletions held a deletion of the call back.
+    fn held_deletion(&self) -> Option<Error> {
+        let held = self.store.as_ref()?.data().http.usage().held_deletion?;
+        let DeletionLimit { deletions, window } = held.limit;
+        let text = format!(
+            "spec.deletionBudget of the Provider {} allows {deletions} requests that delete something in {}, and they are used up; nothing is deleted before the window has room",
+            self.sandbox.name(),
+            duration(window)
+        );
+        Some(Error::deletion_held(held.wait, text))
+    }
+
     fn finish<R, T: Answer>(
         &mut self,
         result: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
@@ -272,6 +294,11 @@ impl<'a> Running<'a> {
         // guest's fault.
         if let Err(closed) = self.call.fence.check() {
             return Err(self.failed(closed.into()));
+        }
+        // Whatever the guest makes of it, also success: what it wanted to delete is still there.
+        // The error counts neither against the release nor against the cloud.
+        if let Some(held) = self.held_deletion() {
+            return Err(self.failed(held));
         }
         match result {
             Ok(Ok(answer)) => {

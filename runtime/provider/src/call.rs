@@ -62,6 +62,8 @@ pub struct Call {
     pub dry_run: Option<DryRun>,
     /// The requests that the call has in flight.
     pub requests: Requests,
+    /// Whether deletions of the call leave although the operator's budget of deletions is used up.
+    pub lets_deletions_through: bool,
 }
 
 impl Call {

@@ -238,6 +238,8 @@ pub struct Error {
     pub retry_after: Option<Duration>,
     /// For [`Code::LimitExceeded`]: which limit.
     pub limit: Option<LimitHit>,
+    /// For [`Code::RetryAfter`]: whether the operator's budget of deletions held a deletion back.
+    pub holds_deletion: bool,
 }
 
 impl Error {
@@ -248,13 +250,21 @@ impl Error {
     /// A failure with a message, which [`one_line`] sanitises and truncates.
     #[must_use]
     pub fn new(code: Code, message: impl AsRef<str>) -> Self {
-        Self { code, message: one_line(message.as_ref(), Self::MESSAGE_BYTES_MAX), retry_after: None, limit: None }
+        let message = one_line(message.as_ref(), Self::MESSAGE_BYTES_MAX);
+        Self { code, message, retry_after: None, limit: None, holds_deletion: false }
     }
 
     /// A failure with [`Code::RetryAfter`]; zero lets the caller choose the time.
     #[must_use]
     pub fn retry_after(after: Duration, message: impl AsRef<str>) -> Self {
         Self { retry_after: (!after.is_zero()).then_some(after), ..Self::new(Code::RetryAfter, message) }
+    }
+
+    /// The operator's budget of deletions has room after this time.
+    #[must_use]
+    pub fn deletion_held(after: Duration, message: impl AsRef<str>) -> Self {
+        // At least a second, so that no call is repeated at once.
+        Self { holds_deletion: true, ..Self::retry_after(after.max(Duration::from_secs(1)), message) }
     }
 
     /// A limit of the sandbox stopped the call.

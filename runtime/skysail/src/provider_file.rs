@@ -31,6 +31,7 @@ use skysail_host::{
     Limits,
     credentials::Credentials,
     egress::{EgressPolicy, EgressSpec},
+    http_client::{DeletionBudget, DeletionLimit},
     slot::RolloutOptions,
 };
 use skysail_provider::Interface;
@@ -46,7 +47,8 @@ pub(crate) use self::{
 pub(crate) use self::{
     rollout::{ON_DIFFERENCE, PERCENT_MAX as CANARY_PERCENT_MAX, TIME_MAX as PROBATION_TIME_MAX},
     schema::{
-        API_VERSION, CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, KIND, PREFIX_BYTES_MAX, SCHEME_BYTES_MAX,
+        API_VERSION, CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, DELETION_WINDOW_MAX, DELETION_WINDOW_MIN,
+        KIND, PREFIX_BYTES_MAX, SCHEME_BYTES_MAX,
     },
     source::KEY_BYTES_MAX as SIGNATURE_KEY_BYTES_MAX,
     vendor_config::NAMES as VENDOR_FORMATS,
@@ -88,6 +90,10 @@ pub(crate) struct ProviderSpec {
     pub(crate) config: String,
     /// Requests that the component may send.
     pub(crate) egress: Arc<EgressPolicy>,
+    /// How many deletions may leave in a window; none without a limit.
+    pub(crate) deletion_limit: Option<DeletionLimit>,
+    /// The budget that counts them. It stays while the provider does, whatever its settings.
+    pub(crate) deletions: Arc<DeletionBudget>,
     /// Credentials that the host adds to requests.
     pub(crate) credentials: Arc<Credentials>,
     /// Limits of the sandbox.
@@ -105,8 +111,8 @@ pub(crate) struct ProviderSpec {
     /// Claims that another provider has.
     pub(crate) yields: Yields,
     /// Hash of the slot's settings, including the content of files. It does not include the claims,
-    /// `paused`, `deletion_policy`, the source, the values of credentials and `retry`, which change
-    /// without a new slot.
+    /// `paused`, `deletion_policy`, `deletion_limit`, the source, the values of credentials and
+    /// `retry`, which change without a new slot.
     pub(crate) fingerprint: u64,
 }
 
@@ -153,6 +159,8 @@ impl ProviderSpec {
             source: ComponentSource::None,
             config: String::new(),
             egress: Arc::new(EgressPolicy::new(&EgressSpec::default())?),
+            deletion_limit: None,
+            deletions: Arc::default(),
             credentials: Arc::new(Credentials::none()),
             limits: Limits::default(),
             allow_interface_loss: false,

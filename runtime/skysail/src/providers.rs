@@ -83,6 +83,7 @@ pub(crate) fn slot_options(spec: &ProviderSpec, kubernetes: Option<&Client>) -> 
         name,
         config,
         egress,
+        deletions,
         credentials,
         limits,
         provider_id_prefixes,
@@ -96,6 +97,7 @@ pub(crate) fn slot_options(spec: &ProviderSpec, kubernetes: Option<&Client>) -> 
     } = spec;
     let http = HttpClient::new(Arc::clone(egress), Arc::clone(credentials), &limits.http())
         .with_context(|| format!("provider {name:?}: its HTTP client cannot be made"))?;
+    let http = http.with_deletions(Arc::clone(deletions));
     let http = http.with_accounts(kubernetes.map(|client| account_tokens(client.clone(), name)));
     Ok(SlotOptions {
         sandbox: SandboxOptions {
@@ -416,6 +418,7 @@ impl Fleet {
             let slot = Slot::new(self.services.clone(), options).context("cannot make the provider's slot")?;
             return Ok(Judged::Decided(Change::Start { spec, slot: Arc::new(slot) }));
         };
+        let spec = ProviderSpec { deletions: Arc::clone(&before.deletions), ..spec };
         if before.fingerprint == spec.fingerprint {
             let values = before.credentials.rotation_to(&spec.credentials)?;
             return Ok(Judged::Decided(Change::Rest { spec, values }));
@@ -446,10 +449,12 @@ impl Fleet {
         match change {
             Change::Start { spec, slot } => {
                 self.slots += 1;
+                spec.deletions.limit_to(spec.deletion_limit);
                 let started = Served::start(spec, slot, self.slots, &self.surroundings);
                 self.served.insert(started.spec.name.clone(), started);
             }
             Change::Settings { spec, reconfiguration } => {
+                spec.deletions.limit_to(spec.deletion_limit);
                 let committed = reconfiguration.commit();
                 if let Some(served) = self.served.get_mut(&spec.name) {
                     // Reads the file again under the new limit, and offers a refused one again.
@@ -463,6 +468,7 @@ impl Fleet {
             }
             Change::Rest { spec, values } => {
                 let Some(served) = self.served.get_mut(&spec.name) else { return ready(()).boxed() };
+                spec.deletions.limit_to(spec.deletion_limit);
                 // The slot's HTTP client holds these credentials: they stay, only their values
                 // change.
                 let credentials = Arc::clone(&served.spec.credentials);

@@ -4,6 +4,7 @@
 //! Each test has its own cloud, and checks the cloud's resources and the requests that it received.
 
 mod balancing;
+mod deletions;
 mod failures;
 mod machines;
 mod routing;
@@ -17,7 +18,7 @@ use skysail_host::{
     CallRecorder, Engine, Limits, SandboxOptions, SandboxedProvider,
     credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
-    http_client::HttpClient,
+    http_client::{DeletionBudget, HttpClient},
 };
 use skysail_provider::{
     AddressKind, Call, Error, Instances, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers, Node, NodeAddress,
@@ -37,6 +38,7 @@ struct World {
     /// The origin of the cloud, to which the credential is sent.
     url: String,
     call: Call,
+    deletions: Arc<DeletionBudget>,
     _server: SimServer,
     _engine: Engine,
 }
@@ -57,7 +59,9 @@ impl World {
         let credentials = Arc::new(Self::credentials(&server.url, &server.token));
         let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
         let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
-        let client = Arc::new(HttpClient::new(policy, Arc::clone(&credentials), &limits.http()).unwrap());
+        let deletions = Arc::new(DeletionBudget::default());
+        let client = HttpClient::new(policy, Arc::clone(&credentials), &limits.http()).unwrap();
+        let client = Arc::new(client.with_deletions(Arc::clone(&deletions)));
         let config = format!("[Global]\nendpoint = {}\n{global}", server.url);
         let engine = Engine::on_demand().unwrap();
         let wasm = built("simcloud");
@@ -66,7 +70,8 @@ impl World {
         let setup = Setup { name: &name, wasm: &wasm, limits, config: &config, http };
         let provider = setup.serve(&engine, &CallRecorder::default()).await;
         let url = server.url.clone();
-        Self { cloud, provider, sandbox, credentials, url, call: Call::default(), _server: server, _engine: engine }
+        let call = Call::default();
+        Self { cloud, provider, sandbox, credentials, url, call, deletions, _server: server, _engine: engine }
     }
 
     /// Credentials with `api` as bearer, whose value comes from `SIM_TOKEN`.

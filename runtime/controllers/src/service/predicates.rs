@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1 as core;
 use skysail_provider::Service;
 
 use crate::service_spec::{
-    adopted, class, convert, deletion_policy, has_finalizer, is_load_balancer, named_class, named_holder, paused,
-    status,
+    adopted, allows_deletion, class, convert, deletion_policy, has_finalizer, is_load_balancer, named_class,
+    named_holder, paused, status,
 };
 
 /// A field, and whether it differs.
@@ -60,6 +60,7 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
         || paused(old) != paused(new)
         || deletion_policy(old) != deletion_policy(new)
         || adopted(old) != adopted(new)
+        || allows_deletion(old) != allows_deletion(new)
         // Another client wrote the provider's name. The mere removal of the annotation is accepted,
         // to avoid a conflict with that client.
         || (named_holder(old).is_some() && named_holder(new).is_some() && named_holder(old) != named_holder(new))

@@ -14,6 +14,7 @@ use tokio::{
     time::Instant,
 };
 
+use super::deletions::Held as HeldDeletion;
 use super::noted::{Noted, NotedRequest, Noting};
 use crate::http_client::{Failure, FailureKind, HttpLimits, HttpResponse};
 
@@ -47,6 +48,8 @@ pub struct HttpUsage {
     pub denied: u64,
     /// Limits that were met: the first hit of each, in the order met.
     pub limit_hits: Vec<LimitHit>,
+    /// The last deletion that the budget of deletions held back.
+    pub held_deletion: Option<HeldDeletion>,
 }
 
 /// What becomes of requests that may change the cloud.
@@ -63,6 +66,7 @@ struct Shared {
     deadline: Option<Instant>,
     fence: Fence,
     writes: Writes,
+    lets_deletions_through: bool,
     requests: Requests,
     permits: Arc<Semaphore>,
     spent: Mutex<Spent>,
@@ -108,10 +112,20 @@ impl HttpBudget {
     fn with_writes(limits: HttpLimits, deadline: Option<Instant>, call: &Call, writes: Writes) -> Self {
         let writes = call.dry_run.clone().map_or(writes, Writes::Held);
         let (fence, requests) = (call.fence.clone(), call.requests.clone());
+        let lets_deletions_through = call.lets_deletions_through;
         let concurrency = usize::try_from(limits.concurrency_per_call.max(1)).unwrap_or(1);
         let permits = Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)));
         Self {
-            shared: Arc::new(Shared { limits, deadline, fence, writes, requests, permits, spent: Mutex::default() }),
+            shared: Arc::new(Shared {
+                limits,
+                deadline,
+                fence,
+                writes,
+                lets_deletions_through,
+                requests,
+                permits,
+                spent: Mutex::default(),
+            }),
         }
     }
 
@@ -130,6 +144,15 @@ impl HttpBudget {
     /// What becomes of requests that may change the cloud.
     pub(super) fn writes(&self) -> &Writes {
         &self.shared.writes
+    }
+
+    /// Whether the deletions of the call leave although the budget of deletions is used up.
+    pub(super) fn lets_deletions_through(&self) -> bool {
+        self.shared.lets_deletions_through
+    }
+
+    pub(super) fn note_held(&self, held: HeldDeletion) {
+        self.shared.spent().usage.held_deletion = Some(held);
     }
 
     /// The fence that has to be open for a request to leave.

@@ -1,5 +1,6 @@
 //! Tests of `crate::http_client` against real servers on loopback.
 
+mod deletions;
 mod dry_run;
 mod fence;
 mod http2;

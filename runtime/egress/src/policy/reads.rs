@@ -1,10 +1,11 @@
-//! Which requests only read. HTTP says it by the method (RFC 9110, section 9.2.1); where an API
-//! does not follow HTTP, the operator says it in the rule.
+//! Which requests only read, and which may delete something. HTTP says it by the method (RFC 9110,
+//! section 9.2.1); where an API does not follow HTTP, the operator says it in the rule.
 //!
 //! A provider that is not trusted may write a request that one parser takes for a read and the
 //! cloud for a write. So a request counts as a read only if its parameter appears once, the names
 //! of all parameters have plain characters or are those of another list, the body is not encoded,
-//! and no header names another method.
+//! and no header names another method. For the same reason what could be read in two ways counts as
+//! a deletion where a rule names deletions by a parameter.
 
 use http::{
     HeaderMap,
@@ -25,7 +26,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// Longest entry, in bytes.
 pub(super) const ENTRY_BYTES_MAX: usize = 128;
 
-/// An entry of `reads`.
+/// An entry of `reads` or of `deletes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reads {
     /// `*`: every request of the rule.
@@ -63,21 +64,46 @@ impl Reads {
     fn covers(&self, sent: Sent<'_>) -> bool {
         match self {
             Self::All => true,
-            Self::Parameter { name, value, is_prefix } => parameter(sent, name)
-                .is_some_and(|found| if *is_prefix { found.starts_with(value) } else { found == *value }),
+            Self::Parameter { name, .. } => parameter(sent, name).is_some_and(|found| self.names(&found)),
         }
     }
+
+    /// As [`Self::covers`]; a request without a clear parameter may be covered.
+    fn may_cover(&self, sent: Sent<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Parameter { name, .. } => parameter(sent, name).is_none_or(|found| self.names(&found)),
+        }
+    }
+
+    fn names(&self, found: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Parameter { value, is_prefix: true, .. } => found.starts_with(value.as_str()),
+            Self::Parameter { value, is_prefix: false, .. } => found == value,
+        }
+    }
+}
+
+/// Whether a header lets the server use another method.
+fn is_overridden(sent: Sent<'_>) -> bool {
+    METHOD_OVERRIDES.iter().any(|name| sent.headers.contains_key(name))
 }
 
 /// Whether the request only reads, under a rule with these entries; without entries the method
 /// decides.
 pub(super) fn only_reads(entries: Option<&[Reads]>, sent: Sent<'_>) -> bool {
-    let is_overridden = METHOD_OVERRIDES.iter().any(|name| sent.headers.contains_key(name));
-    !is_overridden
+    !is_overridden(sent)
         && match entries {
             None => SAFE_METHODS.contains(&sent.method),
             Some(entries) => entries.iter().any(|entry| entry.covers(sent)),
         }
+}
+
+/// Whether the request may delete something, under a rule with these entries beside the method.
+pub(super) fn may_delete(entries: Option<&[Reads]>, sent: Sent<'_>) -> bool {
+    let is_named = |entries: &[Reads]| entries.iter().any(|entry| entry.may_cover(sent));
+    sent.method == "DELETE" || is_overridden(sent) || entries.is_some_and(is_named)
 }
 
 /// The value of the parameter, in the query or in a form; none if it appears more than once, or
@@ -131,7 +157,7 @@ fn is_plain_form(content_type: &str) -> bool {
 mod tests {
     use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 
-    use super::{Reads, Sent, only_reads};
+    use super::{Reads, Sent, may_delete, only_reads};
 
     fn reads(
         entries: Option<&[&str]>,
@@ -207,6 +233,38 @@ mod tests {
         ] {
             assert!(!reads(entries, "POST", None, "Action=DescribeVpcs", &[header]), "{header:?}");
         }
+    }
+
+    fn deletes(entries: Option<&[&str]>, method: &str, form: &str, more: &[(&'static str, &'static str)]) -> bool {
+        let entries: Option<Vec<_>> = entries.map(|list| list.iter().map(|text| Reads::parse(text).unwrap()).collect());
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        for (name, value) in more {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        may_delete(entries.as_deref(), Sent { method, query: None, headers: &headers, body: form.as_bytes() })
+    }
+
+    #[test]
+    fn the_method_delete_or_an_entry_says_that_a_request_deletes() {
+        let entries: Option<&[&str]> = Some(&["Action=Delete*", "Action=ReleaseAddress"]);
+        assert!(deletes(None, "DELETE", "", &[]) && deletes(entries, "DELETE", "", &[]));
+        assert!(!deletes(None, "POST", "Action=DeleteVpc", &[]));
+        assert!(deletes(entries, "POST", "Version=1&Action=DeleteVpc", &[]));
+        assert!(deletes(entries, "POST", "Action=ReleaseAddress", &[]));
+        assert!(!deletes(entries, "POST", "Action=CreateVpc", &[]));
+        assert!(deletes(Some(&["*"]), "POST", "Action=CreateVpc", &[]));
+        assert!(deletes(None, "POST", "", &[("x-http-method-override", "DELETE")]));
+    }
+
+    /// The component could send a deletion in such a form.
+    #[test]
+    fn a_form_that_could_be_read_in_two_ways_counts_as_a_deletion() {
+        let entries: Option<&[&str]> = Some(&["Action=Delete*"]);
+        for form in ["Action=CreateVpc&Action=DeleteVpc", "Action=CreateVpc;Action=DeleteVpc", "action=CreateVpc", ""] {
+            assert!(deletes(entries, "POST", form, &[]), "{form}");
+        }
+        assert!(deletes(entries, "POST", "Action=CreateVpc", &[("content-encoding", "gzip")]));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use skysail_host::{
     BOUNDS,
     credentials::{CredentialSpec, Credentials},
     egress::{EgressPolicy, METHODS, Origin},
+    http_client::DeletionBudget,
 };
 use skysail_sources::{ConfigMapReference, SignaturePolicy, TrustRoot};
 
@@ -74,6 +75,8 @@ fn ownership() -> Vec<Entry> {
         ("nodeCidrs", cidrs),
         ("nodeCidrs[]", cidr()),
         ("deletionPolicy", json!({"enum": ["Delete", "Retain"]})),
+        ("deletionBudget.deletions", json!({"minimum": 0, "maximum": DeletionBudget::DELETIONS_MAX})),
+        ("deletionBudget.window", like(DURATION_MAX, DURATION)),
         ("config", json!({"maxLength": CONFIG_BYTES_MAX})),
         ("vendorConfig.format", json!({"enum": VENDOR_FORMATS})),
         ("vendorConfig.credential", like(LABEL_MAX, "^[-._0-9A-Za-z]+$")),
@@ -119,6 +122,7 @@ fn source() -> Vec<Entry> {
 
 fn network() -> Vec<Entry> {
     let listed = json!({"minItems": 1, "maxItems": EgressPolicy::ENTRIES_MAX});
+    let request = like(EgressPolicy::READS_BYTES_MAX, r"^(\*|[-._0-9A-Za-z]+=[-._0-9A-Za-z]+\*?)$");
     vec![
         ("egress.rules", json!({"maxItems": EgressPolicy::RULES_MAX})),
         ("egress.rules[].origins", listed.clone()),
@@ -126,8 +130,10 @@ fn network() -> Vec<Entry> {
         ("egress.rules[].methods[]", json!({"enum": METHODS})),
         ("egress.rules[].pathPrefixes", listed.clone()),
         ("egress.rules[].pathPrefixes[]", like(PATH_PREFIX_MAX, "^/[^?# ]*$")),
-        ("egress.rules[].reads", listed),
-        ("egress.rules[].reads[]", like(EgressPolicy::READS_BYTES_MAX, r"^(\*|[-._0-9A-Za-z]+=[-._0-9A-Za-z]+\*?)$")),
+        ("egress.rules[].reads", listed.clone()),
+        ("egress.rules[].reads[]", request.clone()),
+        ("egress.rules[].deletes", listed),
+        ("egress.rules[].deletes[]", request),
         ("egress.allowCidrs", json!({"maxItems": EgressPolicy::CIDRS_MAX})),
         ("egress.allowCidrs[]", cidr()),
         ("egress.proxy", proxy()),

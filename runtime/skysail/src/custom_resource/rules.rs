@@ -8,7 +8,7 @@ use skysail_host::{BOUNDS, credentials::CredentialSpec};
 use skysail_sources::OciSourceSettings;
 
 use super::schema::{Entry, VALIDATIONS, exactly_one};
-use crate::provider_file::PROBATION_TIME_MAX;
+use crate::provider_file::{DELETION_WINDOW_MAX, DELETION_WINDOW_MIN, PROBATION_TIME_MAX};
 
 /// The rule of the whole object: its name is a label of metrics and part of file names.
 pub(super) fn of_the_object() -> Value {
@@ -40,6 +40,17 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
                     "write a duration of at most {}, such as 5m; 0s disables the probation",
                     shown(PROBATION_TIME_MAX)
                 ),
+            ),
+        ),
+        (
+            "deletionBudget.window",
+            rule(
+                &format!(
+                    "duration(self) >= {} && duration(self) <= {}",
+                    duration(DELETION_WINDOW_MIN),
+                    duration(DELETION_WINDOW_MAX)
+                ),
+                "a window has 1s to 24h; write 10m or 1h",
             ),
         ),
         (

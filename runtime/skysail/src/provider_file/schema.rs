@@ -5,6 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use schemars::JsonSchema;
@@ -14,8 +15,11 @@ use skysail_host::{
     Limits, LimitsError,
     credentials::{CredentialSpec, Credentials, Secret, SecretKeyRef, SecretValues, ValueFrom},
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
+    http_client::{DeletionBudget, DeletionLimit},
 };
 use skysail_provider::Interface;
+
+use crate::args::parse_duration;
 
 use super::{
     Files, ProviderSpec, Yields,
@@ -38,6 +42,11 @@ pub(crate) const CLASS_BYTES_MAX: usize = 253;
 pub(crate) const PREFIX_BYTES_MAX: usize = 253;
 /// Longest scheme, in bytes; those of the large clouds have a dozen.
 pub(crate) const SCHEME_BYTES_MAX: usize = 63;
+/// The window of `deletionBudget` by default, and its bounds. A longer one would not outlive the
+/// processes that count.
+const DELETION_WINDOW: Duration = Duration::from_hours(1);
+pub(crate) const DELETION_WINDOW_MIN: Duration = Duration::from_secs(1);
+pub(crate) const DELETION_WINDOW_MAX: Duration = Duration::from_hours(24);
 /// Largest CA bundle, in bytes; that of the system has a fifth of this.
 pub(crate) const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
 
@@ -119,6 +128,9 @@ pub(super) struct Spec {
     // Optional, as `paused`. `bounds.rs` has the values.
     #[schemars(with = "Option<String>")]
     deletion_policy: Option<DeletionPolicySpec>,
+    /// How many requests that delete something the provider may send in a window; further ones
+    /// wait, with the Services that need them. Default: no limit.
+    deletion_budget: Option<DeletionBudgetSpec>,
     /// Source of the component: exactly one of the fields. The source is watched, and a new
     /// component is rolled out while the manager runs.
     source: Source,
@@ -165,6 +177,18 @@ pub(super) struct Spec {
 pub(super) enum DeletionPolicySpec {
     Delete,
     Retain,
+}
+
+/// How many requests that delete something may be sent. These are requests with the method DELETE,
+/// and those that egress.rules[].deletes names.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct DeletionBudgetSpec {
+    /// Number of requests in a window: 0 to 10000. With 0 each deletion waits until a person lets
+    /// its Service through, by the annotation skysail.dev/allow-deletion.
+    deletions: u32,
+    /// Length of the window, as a duration such as 10m or 1h; 1s to 24h. Default: 1h.
+    window: Option<String>,
 }
 
 /// An interface of a component that the manager uses.
@@ -267,6 +291,7 @@ impl<'a> Check<'a> {
         let provider_id_prefixes = self.prefixes(spec.provider_id_prefixes)?;
         let addresses = ProviderAddresses::new(&spec.load_balancer_cidrs, &spec.node_cidrs)
             .map_err(|error| self.invalid_field(&format!("spec.{}", error.place), error.to_string()))?;
+        let deletion_limit = self.deletion_limit(spec.deletion_budget.as_ref())?;
         let source = self.source(spec.source)?;
         let rollout = self.rollout(&spec.rollout)?;
         let retry = self.retry(&spec.rollout)?;
@@ -293,6 +318,8 @@ impl<'a> Check<'a> {
             source,
             config,
             egress: Arc::new(egress),
+            deletion_limit,
+            deletions: Arc::default(),
             credentials: Arc::new(credentials),
             limits: spec.limits,
             allow_interface_loss: spec.allow_interface_loss,
@@ -303,6 +330,26 @@ impl<'a> Check<'a> {
             yields: Yields::default(),
             fingerprint: fingerprint.finish(),
         })
+    }
+
+    fn deletion_limit(&self, budget: Option<&DeletionBudgetSpec>) -> Checked<Option<DeletionLimit>> {
+        let Some(DeletionBudgetSpec { deletions, window }) = budget else { return Ok(None) };
+        let max = DeletionBudget::DELETIONS_MAX;
+        if *deletions > max {
+            let reason = format!(
+                "{deletions} is more than {max}, the most that can be counted; leave deletionBudget out to allow every deletion"
+            );
+            return Err(self.invalid_field("spec.deletionBudget.deletions", reason));
+        }
+        let place = "spec.deletionBudget.window";
+        let window = match window {
+            None => DELETION_WINDOW,
+            Some(text) => parse_duration(text).map_err(|reason| self.invalid_field(place, reason))?,
+        };
+        if !(DELETION_WINDOW_MIN..=DELETION_WINDOW_MAX).contains(&window) {
+            return Err(self.invalid_field(place, "a window has 1s to 24h; write 10m or 1h".to_owned()));
+        }
+        Ok(Some(DeletionLimit { deletions: *deletions, window }))
     }
 
     fn classes(&self, classes: Vec<String>) -> Checked<BTreeSet<String>> {

@@ -6,7 +6,10 @@ use std::{fs, path::Path, time::Duration};
 use expect_test::{Expect, expect};
 
 use skysail_controllers::DeletionPolicy;
-use skysail_host::slot::{CanaryOptions, OnDifference, PlanOptions, ProbationOptions, RolloutOptions, ShadowOptions};
+use skysail_host::{
+    http_client::DeletionLimit,
+    slot::{CanaryOptions, OnDifference, PlanOptions, ProbationOptions, RolloutOptions, ShadowOptions},
+};
 use skysail_provider::Interface;
 
 use super::{ComponentSource, load};
@@ -132,6 +135,32 @@ fn a_deletion_policy_is_a_claim_and_has_two_values() {
 }
 
 #[test]
+fn a_budget_of_deletions_has_a_window_and_is_no_setting_of_the_slot() {
+    let loaded = |text: &str| {
+        let folder = folder(&document(text));
+        load(&folder.path().join("providers.yaml")).map(|mut file| file.providers.remove(0))
+    };
+    let limit = |text: &str| loaded(text).unwrap().deletion_limit;
+    let of = |deletions, seconds| Some(DeletionLimit { deletions, window: Duration::from_secs(seconds) });
+    assert_eq!(limit(""), None);
+    assert_eq!(limit("deletionBudget: {deletions: 20}\n"), of(20, 3600));
+    assert_eq!(limit("deletionBudget: {deletions: 0, window: 10m}\n"), of(0, 600));
+    let (few, many) = (loaded("deletionBudget: {deletions: 1}\n").unwrap(), loaded("").unwrap());
+    assert_eq!(few.fingerprint, many.fingerprint, "the slot serves on");
+    for (text, says) in [
+        ("{deletions: 10001}", "spec.deletionBudget.deletions: 10001 is more than 10000"),
+        ("{deletions: 1, window: 25h}", "spec.deletionBudget.window: a window has 1s to 24h; write 10m or 1h"),
+        ("{deletions: 1, window: 500ms}", "spec.deletionBudget.window: a window has 1s to 24h"),
+        ("{deletions: 1, window: soon}", "spec.deletionBudget.window: \"soon\" is not a duration"),
+        ("{deletions: -1}", "spec.deletionBudget.deletions"),
+        ("{window: 1h}", "deletions"),
+    ] {
+        let refusal = loaded(&format!("deletionBudget: {text}\n")).unwrap_err().to_string();
+        assert!(refusal.contains(says), "{text}: {refusal}");
+    }
+}
+
+#[test]
 fn another_user_in_a_vendors_file_is_another_setting_and_another_password_is_not() {
     let fingerprint = |user: &str, password: &str| {
         let folder = folder(&document(
@@ -193,7 +222,7 @@ fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, providerIdPrefixes, interfaces, loadBalancerCidrs, nodeCidrs, paused, deletionPolicy, source, config, configFile, vendorConfig, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, providerIdPrefixes, interfaces, loadBalancerCidrs, nodeCidrs, paused, deletionPolicy, deletionBudget, source, config, configFile, vendorConfig, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
         ]],
     );
 }

@@ -15,6 +15,8 @@ mod edits;
 #[cfg(test)]
 mod explain;
 mod fence;
+#[cfg(test)]
+mod held_deletions;
 mod holder;
 mod in_flight;
 #[cfg(test)]

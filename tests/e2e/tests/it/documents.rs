@@ -44,7 +44,7 @@ const ELSEWHERE: [(&str, &str); 7] = [
     ("deploy/docs/signatures.md", "the public Sigstore cannot be reached here; release.rs runs cosign with a key"),
     ("deploy/docs/releases.md", "release.rs verifies a release with its commands, and copies a layout"),
     ("deploy/docs/plan.md", "plan.rs runs its command"),
-    ("deploy/docs/services.md", "pauses.rs and retained.rs run its commands"),
+    ("deploy/docs/services.md", "pauses.rs, retained.rs and deletion_budget.rs run its commands"),
     ("deploy/docs/write-a-provider.md", "write_a_provider.rs follows it"),
     ("deploy/manifests/README.md", "manifests.rs runs its third step, real_incus.rs what makes a certificate"),
 ];

@@ -5,6 +5,7 @@ mod busy_api_server;
 mod chart;
 mod cloud_alone;
 mod config_map;
+mod deletion_budget;
 mod documents;
 mod election;
 mod explain;

@@ -134,6 +134,11 @@ fn wrong_names_and_owners() -> Vec<Wrong> {
         (with("providerIdSchemes", json!(["aws://"])), &["spec.providerIdSchemes[0]"]),
         (with("loadBalancerCidrs", json!(["198.51.100.0"])), &["spec.loadBalancerCidrs[0]", "cidr"]),
         (with("nodeCidrs", json!(["10.0.0.0/33"])), &["spec.nodeCidrs[0]", "cidr"]),
+        (
+            with("deletionBudget", json!({"deletions": 1, "window": "25h"})),
+            &["spec.deletionBudget.window", "a window has 1s to 24h"],
+        ),
+        (with("deletionBudget", json!({"deletions": 10_001})), &["spec.deletionBudget.deletions", "10000"]),
         (with("rollout", json!({"probation": {"time": "25h"}})), &["spec.rollout.probation.time", "at most 24h"]),
         (with("rollout", json!({"probation": {"time": "5"}})), &["spec.rollout.probation.time", "write a duration"]),
         (
@@ -358,6 +363,7 @@ fn valid() -> Vec<Value> {
         "nodeCidrs": ["10.1.0.0/16"],
         "paused": true,
         "deletionPolicy": "Retain",
+        "deletionBudget": {"deletions": 20, "window": "1h30m"},
         "source": {"oci": {
             "reference": "ghcr.io/org/provider:v1",
             "pollInterval": "1h1.5m.5s",
@@ -377,7 +383,7 @@ fn valid() -> Vec<Value> {
         }},
         "config": "region = eu\n",
         "egress": {
-            "rules": [{"origins": at, "methods": ["GET", "POST"], "pathPrefixes": ["/v1", "/"], "reads": ["Action=Describe*"]}, {"origins": at}],
+            "rules": [{"origins": at, "methods": ["GET", "POST"], "pathPrefixes": ["/v1", "/"], "reads": ["Action=Describe*"], "deletes": ["Action=Delete*"]}, {"origins": at}],
             "allowCidrs": ["127.0.0.1/32", "fd00::/64"],
             "caBundle": pem,
             "proxy": proxy,

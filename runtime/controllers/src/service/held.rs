@@ -1,0 +1,53 @@
+//! Reports deletions that the operator's budget of deletions holds back.
+
+use skysail_provider::EventKind;
+
+use super::apply::Subject;
+use crate::{
+    context::Context,
+    error::{Error, chain},
+    findings::Finding,
+    lane::Lane,
+    metrics::ProviderLabels,
+    names::{ALLOW_DELETION_ANNOTATION, reasons},
+    watch::ObjectKey,
+};
+
+/// Records whether a deletion for the Service is held back, and emits the Event about it.
+pub(super) fn follow(subject: &Subject<'_>, error: Option<&Error>) {
+    let Subject { context, lane, key, actor, .. } = subject;
+    let held = error.filter(|error| error.holds_deletion());
+    if let Some(error) = held {
+        let ObjectKey { namespace, name } = key;
+        let text = format!(
+            "{}. To let only this Service through: kubectl annotate service {name} --namespace {namespace} {ALLOW_DELETION_ANNOTATION}=true",
+            chain(error)
+        );
+        context.reporter.event(actor, &super::reference(subject), (EventKind::Warning, reasons::DELETION_HELD), text);
+    }
+    if context.held_deletions.follow(key, &lane.name, held.is_some()) {
+        count(context, lane);
+    }
+}
+
+/// Forgets a Service that is gone.
+pub(crate) fn forget(context: &Context, key: &ObjectKey) {
+    for lane in context.lanes.all().iter().filter(|lane| context.held_deletions.follow(key, &lane.name, false)) {
+        count(context, lane);
+    }
+}
+
+/// Reports for how many Services of the provider a deletion is held back.
+pub(crate) fn count(context: &Context, lane: &Lane) {
+    let (count, first) = context.held_deletions.of(&lane.name);
+    let labels = ProviderLabels { provider: lane.name.clone() };
+    let size = i64::try_from(count).unwrap_or(i64::MAX);
+    context.reporter.metrics.held_deletions.get_or_create(&labels).set(size);
+    let finding = first.map(|first| {
+        format!(
+            "spec.deletionBudget is used up, and deletions of these Services wait: {count}, such as {first}. To let one through: kubectl annotate service NAME --namespace \
+             NAMESPACE {ALLOW_DELETION_ANNOTATION}=true. To let all through, raise spec.deletionBudget"
+        )
+    });
+    lane.findings.set(Finding::DeletionsHeld, finding);
+}
