@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use opentelemetry::trace::{SpanKind, Status, TracerProvider as _};
+use opentelemetry::trace::{SpanKind, Status};
 use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{SdkTracerProvider, SpanData, SpanExporter},
