@@ -1,8 +1,8 @@
 //! The export of spans by the OpenTelemetry protocol (OTLP) over HTTP: a reconcile is the root of a
 //! trace, the calls of the provider are below it, and the requests to the cloud below a call.
 //!
-//! The crates name spans and fields for log lines; [`Conventions`] gives spans the names and kinds of
-//! OpenTelemetry's conventions.
+//! The crates name spans and fields for log lines; [`Conventions`] gives spans the names and kinds
+//! of OpenTelemetry's conventions.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

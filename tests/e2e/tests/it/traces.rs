@@ -98,8 +98,8 @@ fn failed(span: &Span) -> bool {
     span.status.as_ref().is_some_and(|status| status.code == i32::from(SpanStatus::Error))
 }
 
-/// The spans of the reconcile of a Service that has this status: the reconcile, the call of `ensure`
-/// below it, and the requests below the call.
+/// The spans of the reconcile of a Service that has this status: the reconcile, the call of
+/// `ensure` below it, and the requests below the call.
 fn ensure_of<'a>(spans: &'a [Span], service: &str, is_failed: bool) -> Result<(&'a Span, &'a Span, Vec<&'a Span>)> {
     let of_service = |span: &&Span| {
         span.name == "reconcile service-controller"

@@ -258,6 +258,10 @@ const ENTITIES: &[&str] = &[
     "lease",
     "config",
     "controller",
+    // As OpenTelemetry's conventions name them.
+    "error",
+    "otel",
+    "url",
 ];
 
 pub(crate) const TELEMETRY_FIELDS: Rule = Rule {

@@ -8,11 +8,11 @@ use url::Url;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct TracesArgs {
-    /// URL to which traces are sent by the OpenTelemetry protocol (OTLP) over HTTP in protobuf, such
-    /// as `http://collector:4318/v1/traces`. Without the flag nothing is traced. A trace has a span
-    /// for each reconcile, each call of the provider and each request to the cloud. Headers for the
-    /// collector are read from OTEL_EXPORTER_OTLP_HEADERS, attributes of this process from
-    /// OTEL_RESOURCE_ATTRIBUTES.
+    /// URL to which traces are sent by the OpenTelemetry protocol (OTLP) over HTTP in protobuf,
+    /// such as `http://collector:4318/v1/traces`. Without the flag nothing is traced. A trace has
+    /// a span for each reconcile, each call of the provider and each request to the cloud. Headers
+    /// for the collector are read from `OTEL_EXPORTER_OTLP_HEADERS`, attributes of this process
+    /// from `OTEL_RESOURCE_ATTRIBUTES`.
     #[arg(long, value_name = "URL", value_parser = endpoint, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
     otlp_traces_endpoint: Option<Endpoint>,
     /// How many of a million reconciles are traced.

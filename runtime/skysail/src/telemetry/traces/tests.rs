@@ -1,3 +1,5 @@
+//! What is exported, with an exporter in memory.
+
 use std::sync::{Arc, Mutex};
 
 use opentelemetry::trace::{SpanKind, Status};
