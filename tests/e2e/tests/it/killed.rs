@@ -97,6 +97,8 @@ async fn one_cluster(component: PathBuf, mut random: Rng) -> Result<KillStatisti
         .await
         .map_err(|error| error.context(killer.manager.log_tail()))?;
     killer.births.none_twice(&workload)?;
+    // The cluster may be in the wanted state before the last manager listens to signals.
+    killer.manager.wait_until_ready().await.map_err(|error| error.context(killer.manager.log_tail()))?;
     let status = killer.manager.end().await?;
     ensure!(status.success(), "the last manager ended with {status}");
     Ok(statistics)

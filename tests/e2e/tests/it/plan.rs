@@ -68,6 +68,9 @@ impl Folder {
     }
 }
 
+/// The records of retained load balancers, which count as those of a Service.
+const RETAINED: &str = "--resource-name=skysail-retained-load-balancers";
+
 /// A kubeconfig of an account with the permissions that `skysail plan --help` names, and no other.
 fn planner(server: &ApiServer) -> Result<PathBuf> {
     let account = "--serviceaccount=skysail-system:planner";
@@ -76,6 +79,8 @@ fn planner(server: &ApiServer) -> Result<PathBuf> {
         &["--namespace=skysail-system", "create", "serviceaccount", "planner"],
         &["create", "clusterrole", "planner", "--verb=get,list", "--resource=nodes,services"],
         &["create", "clusterrolebinding", "planner", "--clusterrole=planner", account],
+        &["-n", "kube-system", "create", "role", "planner", "--verb=get", "--resource=configmaps", RETAINED],
+        &["-n", "kube-system", "create", "rolebinding", "planner", "--role=planner", account],
     ] {
         server.kubectl(command)?;
     }
