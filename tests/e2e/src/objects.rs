@@ -99,6 +99,15 @@ pub async fn delete_service(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a Service does not exist any more.
+///
+/// # Errors
+/// The Service exists.
+pub async fn service_gone(client: &Client, name: &str) -> Result<()> {
+    ensure!(services(client).get_opt(name).await?.is_none(), "the Service waits for its finalizer");
+    Ok(())
+}
+
 /// The IP address in the status of a Service.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use skysail_dev::cloud::Knobs;
 use skysail_test_e2e::{
     api_server::ApiServer,
     manager::{Manager, get},
-    objects::{address_of, create_service, delete_service, initialized, register_node, services},
+    objects::{address_of, create_service, delete_service, initialized, register_node, service_gone, services},
     traffic::wait_for_answers,
     wait::eventually,
     workspace::component,
@@ -198,11 +198,7 @@ impl World {
     }
 
     async fn is_gone(&self, name: &str) -> Result<()> {
-        let gone = || async {
-            ensure!(services(&self.client).get_opt(name).await?.is_none(), "the Service waits for its finalizer");
-            anyhow::Ok(())
-        };
-        eventually("the Service goes", 60, gone).await?;
+        eventually("the Service goes", 60, || service_gone(&self.client, name)).await?;
         ensure!(self.cloud.cloud.snapshot().has_no_load_balancers(), "something is left in the cloud");
         Ok(())
     }

@@ -131,6 +131,21 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
+/// The blocks from this heading of a page on.
+pub(crate) fn section(path: &str, heading: &str) -> Result<Vec<Block>> {
+    let page = page(path)?;
+    let (_, section) = page.split_once(heading).with_context(|| format!("{path} has no section {heading}"))?;
+    Ok(blocks(section))
+}
+
+/// The commands of the first block of commands, a line each, without their comments.
+pub(crate) fn first_commands<const N: usize>(blocks: &[Block]) -> Result<[String; N]> {
+    let block = blocks.iter().find(|block| block.is_shell()).context("the section has no commands")?;
+    let bare = |line: &str| line.split(" #").next().unwrap_or_default().trim().to_owned();
+    let commands: Vec<String> = block.text.lines().map(bare).collect();
+    commands.try_into().map_err(|commands| anyhow::anyhow!("the section has the commands {commands:?}"))
+}
+
 /// The blocks of commands of a page.
 fn shell_blocks(page: &str) -> Vec<String> {
     blocks(page).into_iter().filter(Block::is_shell).map(|block| block.text).collect()

@@ -15,7 +15,7 @@ use skysail_test_e2e::{
     helm::rendered,
     manager::Manager,
     objects::{
-        address_of, create_service, delete_service, has_network, initialized, nodes, register_node, services,
+        address_of, create_service, delete_service, has_network, initialized, nodes, register_node, service_gone,
         set_pod_cidr, set_ready,
     },
     wait::eventually,
@@ -276,11 +276,7 @@ impl World {
         };
         eventually("the node of a deleted machine goes", 60, node_gone).await?;
         delete_service(client, "web").await?;
-        let service_gone = || async {
-            ensure!(services(client).get_opt("web").await?.is_none(), "the Service waits for its finalizer");
-            anyhow::Ok(())
-        };
-        eventually("the Service goes", 60, service_gone).await?;
+        eventually("the Service goes", 60, || service_gone(client, "web")).await?;
         eventually("there are Events of all", 120, || future::ready(self.has_events())).await
     }
 

@@ -15,7 +15,7 @@ use skysail_test_e2e::{
     manager::Manager,
     objects::{
         SHUTDOWN, address_of, create_service, delete_service, has_taint, initialized, internal_ip, label, nodes,
-        register_node, services, set_ready,
+        register_node, service_gone, services, set_ready,
     },
     traffic::{swap, wait_for_answers},
     wait::eventually,
@@ -228,11 +228,7 @@ impl World<'_> {
 
     async fn everything_is_cleaned_up(&mut self) -> Result<()> {
         delete_service(&self.client, "web").await?;
-        let gone = || async {
-            ensure!(services(&self.client).get_opt("web").await?.is_none(), "the Service waits for its finalizer");
-            anyhow::Ok(())
-        };
-        eventually("the Service goes", 60, gone).await?;
+        eventually("the Service goes", 60, || service_gone(&self.client, "web")).await?;
         let left = self.incus.query("/1.0/networks/ovnnet/load-balancers")?;
         ensure!(left == json!([]), "left in Incus: {left}");
         self.manager.still_runs()

@@ -8,18 +8,17 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use skysail_test_e2e::{
     manager::Manager,
-    objects::{address_of, create_service, services},
+    objects::{address_of, create_service, service_gone, services},
     wait::eventually,
-    workspace::{component, root, run, skysail},
+    workspace::{component, run, skysail},
 };
 use tempfile::TempDir;
 
 use crate::{
-    documents::{Block, blocks},
+    documents::{first_commands, section},
     simulated::Site,
 };
 
-const PAGE: &str = "deploy/docs/services.md";
 const NODE_PORT: u16 = 30_080;
 const PATIENCE: u64 = 60;
 /// After three scans an orphan is deleted.
@@ -28,14 +27,10 @@ const SCANS: usize = 4;
 /// What the section of the page has: the commands without their comments, and the Service that
 /// adopts.
 fn documented() -> Result<([String; 3], String)> {
-    let page = fs::read_to_string(root().join(PAGE))?;
-    let (_, section) = page.split_once("## Retained load balancers").context("the page has no such section")?;
-    let all = blocks(section);
-    let lines = all.iter().find(|block| block.is_shell()).context("the section has no commands")?.text.clone();
-    let bare = |line: &str| line.split(" #").next().unwrap_or_default().trim().to_owned();
-    let commands: Vec<String> = lines.lines().map(bare).collect();
-    let manifest = all.into_iter().find(|block: &Block| block.language == "yaml").context("it has no Service")?.text;
-    Ok((commands.try_into().map_err(|commands| anyhow::anyhow!("{PAGE} has the commands {commands:?}"))?, manifest))
+    let all = section("deploy/docs/services.md", "## Retained load balancers")?;
+    let commands = first_commands(&all)?;
+    let manifest = all.into_iter().find(|block| block.language == "yaml").context("it has no Service")?.text;
+    Ok((commands, manifest))
 }
 
 struct World {
@@ -60,13 +55,6 @@ impl World {
         Manager::start_with(&flags, &self.site.server.kubeconfig(), &wasm, &file, &[self.site.cloud.token()]).await
     }
 
-    /// Runs a command for kubectl.
-    fn kubectl(&self, command: &str) -> Result<String> {
-        let mut words = command.split_whitespace();
-        ensure!(words.next() == Some("kubectl"), "this test does not run {command:?}");
-        self.site.server.kubectl(&words.collect::<Vec<_>>())
-    }
-
     /// The answer of a command of skysail, in JSON.
     fn ask(&self, command: &str) -> Result<Vec<Value>> {
         let mut words = command.split_whitespace();
@@ -83,12 +71,7 @@ impl World {
     }
 
     async fn until_gone(&self, name: &str, manager: &Manager) -> Result<()> {
-        let gone = || async {
-            let left = services(&self.site.client).get_opt(name).await?;
-            ensure!(left.is_none(), "the Service waits for its finalizer");
-            Ok(())
-        };
-        let gone = eventually("the Service is gone", PATIENCE, gone).await;
+        let gone = eventually("the Service is gone", PATIENCE, || service_gone(&self.site.client, name)).await;
         gone.map_err(|error| error.context(manager.log_tail()))
     }
 
@@ -112,12 +95,12 @@ async fn a_load_balancer_outlives_its_service_and_a_restart_and_is_adopted_and_d
     let first = world.manager().await?;
     create_service(client, "web", 8080, NODE_PORT).await?;
     let address = world.address("web", &first).await?;
-    world.kubectl(&retain)?;
-    world.kubectl(&format!("{delete} --wait=false"))?;
+    world.site.kubectl(&retain)?;
+    world.site.kubectl(&format!("{delete} --wait=false"))?;
     world.until_gone("web", &first).await?;
     let events = "kubectl get events --field-selector reason=LoadBalancerRetained -o jsonpath={.items[*].message}";
     let event = || {
-        let said = world.kubectl(events).and_then(|said| {
+        let said = world.site.kubectl(events).and_then(|said| {
             ensure!(said.contains("skysail.dev/adopt-load-balancer: "), "{said:?}");
             Ok(())
         });
@@ -139,11 +122,11 @@ async fn a_load_balancer_outlives_its_service_and_a_restart_and_is_adopted_and_d
 
     let file = world.folder.path().join("next.yaml");
     fs::write(&file, manifest.replace("UID", &uid))?;
-    world.kubectl(&format!("kubectl apply --filename {}", file.display()))?;
+    world.site.kubectl(&format!("kubectl apply --filename {}", file.display()))?;
     ensure!(world.address("next", &second).await? == address, "the Service has another load balancer");
     ensure!(world.orphans("")?.is_empty(), "what a Service has is no orphan");
     world.policy("next", "Retain").await?;
-    world.kubectl("kubectl delete service next --wait=false")?;
+    world.site.kubectl("kubectl delete service next --wait=false")?;
     world.until_gone("next", &second).await?;
 
     let found = world.orphans("")?;

@@ -1,7 +1,7 @@
 //! The manager as a process with a real API server and the provider of the simulated cloud: only
 //! the cloud is simulated, and its virtual servers forward real TCP.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, fs, net::SocketAddr};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
@@ -12,13 +12,14 @@ use skysail_test_e2e::{
     manager::Manager,
     objects::{
         SHUTDOWN, address_of, addresses, create_service, delete_service, has_taint, initialized, nodes, register_node,
-        services, set_ready,
+        service_gone, set_ready,
     },
     traffic::{swap, wait_for_answers},
     wait::eventually,
-    workspace::component,
+    workspace::{component, run, skysail},
 };
 use skysail_test_support::simcloud;
+use tempfile::TempDir;
 
 const NODE_PORT: u16 = 30_080;
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -90,6 +91,62 @@ impl Site {
         let client = server.client().await?;
         Ok(Self { cloud, server, client })
     }
+
+    /// Runs a command of a document for kubectl.
+    pub(crate) fn kubectl(&self, command: &str) -> Result<String> {
+        let mut words = command.split_whitespace();
+        ensure!(words.next() == Some("kubectl"), "this test does not run {command:?}");
+        self.server.kubectl(&words.collect::<Vec<_>>())
+    }
+}
+
+/// A site with a manager, and an operator who asks the manager.
+pub(crate) struct Served {
+    pub(crate) site: Site,
+    pub(crate) manager: Manager,
+    folder: TempDir,
+}
+
+impl Served {
+    /// Starts a site with one machine, and a manager with the provider file that `edit` makes of
+    /// that of the cloud.
+    pub(crate) async fn start(edit: impl FnOnce(String) -> String) -> Result<Self> {
+        let site = Site::start(&["a"]).await?;
+        let (file, component) = (edit(site.cloud.provider_file()), component("simcloud")?);
+        let manager = Manager::start(&site.server.kubeconfig(), &component, &file, &[site.cloud.token()]).await?;
+        let folder = TempDir::new()?;
+        fs::write(folder.path().join("token"), site.server.token())?;
+        Ok(Self { site, manager, folder })
+    }
+
+    /// Checks that the answer of the manager to this command has these texts.
+    pub(crate) fn says(&self, command: &[&str], texts: &[&str]) -> Result<()> {
+        let token = self.folder.path().join("token").display().to_string();
+        let flags = ["--server", self.manager.address(), "--token-file", &token, "--insecure-skip-tls-verify"];
+        let page = run(skysail()?, &[command, &flags].concat())?;
+        let missing: Vec<_> = texts.iter().filter(|text| !page.contains(**text)).collect();
+        ensure!(missing.is_empty(), "{missing:?} is not in\n{page}");
+        Ok(())
+    }
+
+    /// Waits until the manager says so.
+    pub(crate) async fn until_said(&self, what: &str, command: &[&str], texts: &[&str]) -> Result<()> {
+        self.until(what, || std::future::ready(self.says(command, texts))).await
+    }
+
+    /// Waits until the Service does not exist any more.
+    pub(crate) async fn until_gone(&self, name: &str) -> Result<()> {
+        self.until("the Service is gone", || service_gone(&self.site.client, name)).await
+    }
+
+    /// Waits until the Service has an address.
+    pub(crate) async fn until_served(&self, name: &str) -> Result<String> {
+        self.until("the Service gets an address", || address_of(&self.site.client, name)).await
+    }
+
+    async fn until<T, F: Future<Output = Result<T>>>(&self, what: &str, look: impl FnMut() -> F) -> Result<T> {
+        eventually(what, 60, look).await.map_err(|error| error.context(self.manager.log_tail()))
+    }
 }
 
 #[tokio::test]
@@ -131,11 +188,7 @@ impl World {
         self.e1_the_node_of_a_deleted_machine_goes("c").await?;
         wait_for_answers(&address, 9090, &["a"]).await?;
         delete_service(&client, "web").await?;
-        let service_gone = || async {
-            ensure!(services(&client).get_opt("web").await?.is_none(), "the Service waits for its finalizer");
-            Ok(())
-        };
-        eventually("the Service goes", 60, service_gone).await?;
+        eventually("the Service goes", 60, || service_gone(&client, "web")).await?;
         ensure!(self.cloud.cloud.snapshot().has_no_load_balancers(), "something is left in the cloud");
         self.manager.still_runs()
     }
