@@ -13,15 +13,19 @@ use crate::watch::ObjectKey;
 pub(crate) struct HeldDeletions(Mutex<BTreeMap<String, BTreeSet<ObjectKey>>>);
 
 impl HeldDeletions {
-    /// Records whether the Service waits; returns whether that has changed.
-    pub(crate) fn follow(&self, key: &ObjectKey, provider: &str, is_held: bool) -> bool {
+    /// Records the provider for which the Service waits, if it waits; returns whether that has
+    /// changed.
+    pub(crate) fn follow(&self, key: &ObjectKey, waits_for: Option<&str>) -> bool {
         let mut all = self.lock();
-        if is_held {
-            return all.entry(provider.to_owned()).or_default().insert(key.clone());
+        let mut has_changed = false;
+        for (_, keys) in all.iter_mut().filter(|(provider, _)| Some(provider.as_str()) != waits_for) {
+            has_changed |= keys.remove(key);
         }
-        let was_held = all.get_mut(provider).is_some_and(|keys| keys.remove(key));
         all.retain(|_, keys| !keys.is_empty());
-        was_held
+        if let Some(provider) = waits_for {
+            has_changed |= all.entry(provider.to_owned()).or_default().insert(key.clone());
+        }
+        has_changed
     }
 
     /// Forgets the Services of a removed provider.
@@ -50,10 +54,12 @@ mod tests {
     fn services_are_counted_until_they_wait_no_more_or_their_provider_is_removed() {
         let key = |name: &str| ObjectKey { namespace: "default".to_owned(), name: name.to_owned() };
         let held = HeldDeletions::default();
-        assert!(held.follow(&key("b"), "sim", true) && held.follow(&key("a"), "sim", true));
-        assert!(!held.follow(&key("a"), "sim", true) && !held.follow(&key("c"), "sim", false));
+        assert!(held.follow(&key("b"), Some("sim")) && held.follow(&key("a"), Some("sim")));
+        assert!(!held.follow(&key("a"), Some("sim")) && !held.follow(&key("c"), None));
         assert_eq!(held.of("sim"), (2, Some(key("a"))));
-        assert!(held.follow(&key("a"), "sim", false));
+        assert!(held.follow(&key("a"), Some("next")), "the Service is another provider's now");
+        assert_eq!((held.of("sim"), held.of("next")), ((1, Some(key("b"))), (1, Some(key("a")))));
+        assert!(held.follow(&key("a"), None));
         assert_eq!((held.of("sim"), held.of("other")), ((1, Some(key("b"))), (0, None)));
         held.remove_all("sim");
         assert_eq!(held.of("sim"), (0, None));

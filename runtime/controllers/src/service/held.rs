@@ -25,15 +25,18 @@ pub(super) fn follow(subject: &Subject<'_>, error: Option<&Error>) {
         );
         context.reporter.event(actor, &super::reference(subject), (EventKind::Warning, reasons::DELETION_HELD), text);
     }
-    if context.held_deletions.follow(key, &lane.name, held.is_some()) {
-        count(context, lane);
-    }
+    note(context, key, held.map(|_| lane.name.as_str()));
 }
 
 /// Forgets a Service that is gone.
 pub(crate) fn forget(context: &Context, key: &ObjectKey) {
-    for lane in context.lanes.all().iter().filter(|lane| context.held_deletions.follow(key, &lane.name, false)) {
-        count(context, lane);
+    note(context, key, None);
+}
+
+/// The Service may have been another provider's before.
+fn note(context: &Context, key: &ObjectKey, waits_for: Option<&str>) {
+    if context.held_deletions.follow(key, waits_for) {
+        context.lanes.all().iter().for_each(|lane| count(context, lane));
     }
 }
 
