@@ -58,8 +58,7 @@ impl Work<'_> {
             object.namespace = service.map(|key| &*key.namespace),
             object.name = service.map(|key| &*key.name),
             "error.type" = Empty,
-            otel.status_code = Empty,
-            otel.status_description = Empty,
+            error.message = Empty,
         )
     }
 }
@@ -76,8 +75,7 @@ impl fmt::Display for Work<'_> {
 /// Notes in the span of the running turn that it failed: the code of the error, and its text. Of
 /// several failures of a pass the last one stays.
 pub(crate) fn fail(code: &'static str, text: &str) {
-    let span = Span::current();
-    span.record("error.type", code).record("otel.status_code", "ERROR").record("otel.status_description", text);
+    Span::current().record("error.type", code).record("error.message", text);
 }
 
 /// The running turns and the first lists; cloning shares them.

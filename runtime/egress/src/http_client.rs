@@ -193,8 +193,7 @@ impl HttpClient {
             url.full = url,
             http.response.status_code = Empty,
             "error.type" = Empty,
-            otel.status_code = Empty,
-            otel.status_description = Empty,
+            error.message = Empty,
         );
         let noted = budget.note_request(method, url);
         let reads = matches!(budget.writes(), Writes::Held(_)) && request.method == "GET";
@@ -215,15 +214,14 @@ impl HttpClient {
                 );
                 span.record("http.response.status_code", response.status);
                 if response.status >= 400 {
-                    span.record("error.type", response.status).record("otel.status_code", "ERROR");
+                    span.record("error.type", response.status);
                 }
             }
             Err(failure) => {
                 noted.ended(RequestEnd::Failed(failure.kind));
                 let kind = failure.kind.name();
                 tracing::debug!("error.type" = kind, reason = failure.message, "request failed");
-                span.record("error.type", kind).record("otel.status_code", "ERROR");
-                span.record("otel.status_description", &*failure.message);
+                span.record("error.type", kind).record("error.message", &*failure.message);
             }
         }
         result

@@ -114,8 +114,7 @@ where
         call.http_requests = Empty,
         call.memory_peak_bytes = Empty,
         "error.type" = Empty,
-        otel.status_code = Empty,
-        otel.status_description = Empty,
+        error.message = Empty,
     );
     let mut running = Running::new(sandbox, release, call, name);
     if let Purpose::Comparing(seen) = purpose {

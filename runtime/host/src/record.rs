@@ -554,9 +554,7 @@ fn note_in_span(record: &CallRecord) {
         .record("call.http_requests", record.http.requests)
         .record("call.memory_peak_bytes", record.memory_peak);
     if let CallOutcome::Failed { message, .. } = &record.outcome {
-        span.record("error.type", record.outcome.category())
-            .record("otel.status_code", "ERROR")
-            .record("otel.status_description", message);
+        span.record("error.type", record.outcome.category()).record("error.message", message);
     }
 }
 

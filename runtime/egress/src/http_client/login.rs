@@ -79,21 +79,23 @@ impl HttpClient {
                 "login",
                 credential.name = &**name,
                 url.full = url,
-                otel.status_code = Empty,
-                otel.status_description = Empty
+                "error.type" = Empty,
+                error.message = Empty,
             );
             issuer.log_in().instrument(span).boxed()
         };
         let token = session.token(rejected, issuer);
         let late = || LoginError::Unavailable("the request ended before the login".to_owned());
         let token = timeout_at(until, token).await.unwrap_or_else(|_| Err(late()));
-        token.map_err(|error| {
-            let kind = match error {
-                LoginError::Refused(_) | LoginError::Unauthenticated(_) => FailureKind::CredentialRefused,
-                LoginError::Unavailable(_) => FailureKind::CredentialUnavailable,
-            };
-            Failure::new(kind, format!("credential {name:?}: {error}"))
-        })
+        token.map_err(|error| Failure::new(kind(&error), format!("credential {name:?}: {error}")))
+    }
+}
+
+/// What a request that needs the login ends with.
+const fn kind(error: &LoginError) -> FailureKind {
+    match error {
+        LoginError::Refused(_) | LoginError::Unauthenticated(_) => FailureKind::CredentialRefused,
+        LoginError::Unavailable(_) => FailureKind::CredentialUnavailable,
     }
 }
 
@@ -116,7 +118,7 @@ impl Issuer {
             Err(error) => {
                 tracing::warn!(credential = %self.name, url, reason = %error, "login failed");
                 let span = Span::current();
-                span.record("otel.status_code", "ERROR").record("otel.status_description", display(error));
+                span.record("error.type", kind(error).name()).record("error.message", display(error));
             }
         }
         result

@@ -1,8 +1,8 @@
 //! The export of spans by the OpenTelemetry protocol (OTLP) over HTTP: a reconcile is the root of a
 //! trace, the calls of the provider are below it, and the requests to the cloud below a call.
 //!
-//! The crates name spans and fields for log lines; [`Conventions`] gives spans the names and kinds
-//! of OpenTelemetry's conventions.
+//! The crates name spans and fields for log lines; [`Conventions`] gives spans the names, the kinds
+//! and the status of OpenTelemetry's conventions.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use opentelemetry::{
     KeyValue,
-    trace::{SpanKind, TracerProvider as _},
+    trace::{SpanKind, Status, TracerProvider as _},
 };
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
@@ -93,14 +93,14 @@ impl Traces {
     }
 }
 
-/// Gives spans the names and kinds of OpenTelemetry's conventions.
+/// Gives spans the names, the kinds and the status of OpenTelemetry's conventions.
 #[derive(Debug)]
 struct Conventions<E>(E);
 
 impl<E: SpanExporter> SpanExporter for Conventions<E> {
     fn export(&self, mut batch: Vec<SpanData>) -> impl Future<Output = OTelSdkResult> + Send {
         for span in &mut batch {
-            name_by_convention(span);
+            follow_conventions(span);
         }
         self.0.export(batch)
     }
@@ -118,13 +118,20 @@ impl<E: SpanExporter> SpanExporter for Conventions<E> {
     }
 }
 
-/// Names a span by what it did, from a closed set of names: `reconcile service-controller`,
-/// `load-balancers.ensure`, `GET`, `login`.
-fn name_by_convention(span: &mut SpanData) {
-    let attribute = |key: &str| {
+/// The field of the text of a failure.
+const ERROR_MESSAGE: &str = "error.message";
+
+/// Names a span by what it did, from a closed set of names (`reconcile service-controller`,
+/// `load-balancers.ensure`, `GET`, `login`), and makes its failure its status.
+fn follow_conventions(span: &mut SpanData) {
+    let find = |key: &str| {
         let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == key);
-        found.map_or_else(String::new, |attribute| attribute.value.to_string())
+        found.map(|attribute| attribute.value.to_string())
     };
+    let attribute = |key: &str| find(key).unwrap_or_default();
+    if find("error.type").is_some() {
+        span.status = Status::error(attribute(ERROR_MESSAGE));
+    }
     match &*span.name {
         "reconcile" => span.name = format!("reconcile {}", attribute("controller.name")).into(),
         "provider_call" => span.name = attribute("provider.operation").into(),
@@ -134,6 +141,7 @@ fn name_by_convention(span: &mut SpanData) {
         "login" => span.span_kind = SpanKind::Client,
         _ => {}
     }
+    span.attributes.retain(|attribute| attribute.key.as_str() != ERROR_MESSAGE);
 }
 
 /// The collector, as the exporter's client. The exporter has a thread without a tokio runtime.

@@ -260,7 +260,6 @@ const ENTITIES: &[&str] = &[
     "controller",
     // As OpenTelemetry's conventions name them.
     "error",
-    "otel",
     "url",
 ];
 

@@ -58,8 +58,8 @@ fn spans_have_the_names_and_kinds_of_the_conventions_and_keep_their_parents() {
 #[test]
 fn a_failure_is_the_status_of_its_span() {
     let spans = exported(|| {
-        let span = tracing::debug_span!("login", otel.status_code = Empty, otel.status_description = Empty);
-        span.record("otel.status_code", "ERROR").record("otel.status_description", "the password is wrong");
+        let span = tracing::debug_span!("login", "error.type" = Empty, error.message = Empty);
+        span.record("error.type", "credential-refused").record("error.message", "the password is wrong");
     });
     assert_eq!(spans.first().unwrap().status, Status::error("the password is wrong"));
 }
