@@ -9,13 +9,14 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
+use memchr::memmem::Finder;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The values of all worlds, and the lines that had one.
 static WATCHED: Mutex<Watched> = Mutex::new(Watched { values: Vec::new(), found: Vec::new(), lines: 0 });
 
 struct Watched {
-    values: Vec<String>,
+    values: Vec<Finder<'static>>,
     found: Vec<String>,
     lines: u64,
 }
@@ -34,7 +35,12 @@ pub(crate) fn watch(values: impl IntoIterator<Item = String>) {
         // instruction. A second subscriber cannot be.
         tracing::subscriber::set_global_default(log).ok();
     });
-    watched().values.extend(values);
+    let mut watched = watched();
+    for value in values {
+        if watched.values.iter().all(|known| known.needle() != value.as_bytes()) {
+            watched.values.push(Finder::new(&value).into_owned());
+        }
+    }
 }
 
 /// Fails if a line had a value.
@@ -61,11 +67,10 @@ impl<'a> MakeWriter<'a> for Search {
 
 impl io::Write for Search {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
         let mut watched = watched();
         watched.lines += 1;
-        if watched.values.iter().any(|value| text.contains(value.as_str())) {
-            watched.found.push(text.into_owned());
+        if watched.values.iter().any(|value| value.find(line).is_some()) {
+            watched.found.push(String::from_utf8_lossy(line).into_owned());
         }
         Ok(line.len())
     }
