@@ -354,11 +354,18 @@ impl Ledger {
         }
     }
 
-    /// Records an entry that only the object's annotation justifies. An existing entry takes
-    /// precedence.
+    /// Records an entry that only the object's annotation, or the record of an adoption, justifies.
+    /// An existing entry takes precedence, unless it is such a one for the same object and
+    /// provider: the records may be newer.
     pub(crate) fn record_named(&self, key: &ObjectKey, entry: Entry) {
         let mut inner = self.lock();
-        if !inner.entries.contains_key(key) {
+        let is_older = |known: &Entry| {
+            known.state == State::Unconfirmed
+                && known.object_uid == entry.object_uid
+                && known.provider == entry.provider
+                && known.service.uid != entry.service.uid
+        };
+        if inner.entries.get(key).is_none_or(is_older) {
             inner.put(key, entry);
         }
     }

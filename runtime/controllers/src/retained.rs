@@ -217,11 +217,18 @@ impl Retained {
         all.find(|(of, record)| is_it(of, record)).map(|(_, record)| record.clone())
     }
 
-    /// The Services that have adopted a load balancer of this provider.
-    pub(crate) fn users(&self, provider: &str) -> Vec<ObjectKey> {
+    /// The Services that have adopted a load balancer of this provider, with their UIDs.
+    pub(crate) fn users(&self, provider: &str) -> Vec<(ObjectKey, String)> {
         let known = self.read();
         let all = known.records.all().filter(|(key, record)| key.provider == provider && record.in_use);
-        all.map(|(_, record)| record.service_key()).collect()
+        all.map(|(_, record)| (record.service_key(), record.service_uid.clone())).collect()
+    }
+
+    /// The provider whose load balancer the Service with this UID has adopted.
+    pub(crate) fn used_at(&self, uid: &str) -> Option<String> {
+        let known = self.read();
+        let mut all = known.records.all().filter(|(_, record)| record.in_use && record.service_uid == uid);
+        all.next().map(|(key, _)| key.provider.clone())
     }
 
     /// The retained load balancers of this provider: their number, and the first one.

@@ -23,7 +23,7 @@ use crate::{
     report::{Actor, cluster},
     route,
     service::{held, pause, predicates::is_relevant, retention, unclaimed},
-    service_spec::{adopted, class, convert, has_finalizer, named_class, named_holder},
+    service_spec::{adopted, class, convert, deletion_policy, has_finalizer, is_whole, named_class, named_holder},
     watch::{Change, ObjectKey, Version},
 };
 
@@ -83,13 +83,16 @@ fn owner_name(context: &Context, object: &core::Service) -> Option<String> {
 }
 
 /// Records in the ledger the provider that made the Service's load balancer, from the annotation or
-/// from the previous owner. Skipped if that provider is the current owner, which the claims name
-/// anyway.
+/// from the previous owner, or from the record of an adoption: a Service that has adopted a load
+/// balancer may have changed before it got the finalizer. Skipped if that provider is the current
+/// owner, which the claims name anyway.
 fn record_named_provider(context: &Context, key: &ObjectKey, old: Option<&core::Service>, object: &core::Service) {
     let owner = |object| owner_name(context, object);
     let former = || old.filter(|old| has_finalizer(old)).and_then(owner);
-    let holder = named_holder(object).map(str::to_owned).or_else(former);
-    if let Some(holder) = holder.filter(|holder| has_finalizer(object) && owner(object).as_ref() != Some(holder)) {
+    let named = named_holder(object).map(str::to_owned).or_else(former).filter(|_| has_finalizer(object));
+    let adopted_at = || context.retained.used_at(object.metadata.uid.as_deref().unwrap_or_default());
+    let holder = named.or_else(adopted_at);
+    if let Some(holder) = holder.filter(|holder| owner(object).as_ref() != Some(holder)) {
         let mut service = convert(object).service;
         // The class when the load balancer was made. If the user changed it since, the load
         // balancer is deleted; if only the claims changed, it stays.
@@ -102,19 +105,27 @@ fn record_named_provider(context: &Context, key: &ObjectKey, old: Option<&core::
         if let Some((key, record)) = context.retained.of_service(&holder, &service.uid) {
             (service.uid, service.name) = (key.uid, record.made_for);
         }
-        let entry = Entry::new(&holder, Arc::new(service), State::Unconfirmed).of_object(object);
+        let mut entry = Entry::new(&holder, Arc::new(service), State::Unconfirmed).of_object(object);
+        if !is_whole(object) {
+            // Nothing is deleted before the annotation is known.
+            let policy = |old| deletion_policy(old).map(str::to_owned);
+            entry.deletion_policy = old.filter(|old| is_whole(old)).map_or_else(|| Some("Retain".to_owned()), policy);
+        }
         context.ledger.record_named(key, entry);
     }
 }
 
 /// Handles changed records of retained load balancers: queues the Services that have one of these
-/// UIDs, or ask for it.
+/// UIDs, or ask for it. A Service may have changed while it adopted a load balancer.
 pub(crate) fn records_changed(context: &Context, changed: &BTreeSet<String>) {
     context.lanes.all().iter().for_each(|lane| retention::count(context, lane));
     for object in context.services.all() {
         let is_concerned = |uid: &str| changed.contains(uid);
         if object.metadata.uid.as_deref().is_some_and(is_concerned) || adopted(&object).is_some_and(is_concerned) {
             let key = ObjectKey::of(&*object);
+            if object.metadata.uid.as_deref().is_some_and(|uid| context.retained.used_at(uid).is_some()) {
+                record_named_provider(context, &key, None, &object);
+            }
             if let Some(lane) = context.route_service(&key) {
                 lane.services.add(key);
             }
@@ -123,10 +134,17 @@ pub(crate) fn records_changed(context: &Context, changed: &BTreeSet<String>) {
 }
 
 /// Handles a lane that begins: reports the retained load balancers of its provider, and looks for
-/// adopted ones whose Service went while no process ran.
+/// adopted ones whose Service went or changed while no process ran. The first list of Services may
+/// have come before the records, which alone say under which UID the provider finds a load
+/// balancer.
 pub(crate) fn records_known(context: &Context, lane: &Lane) {
     retention::count(context, lane);
-    context.retained.users(&lane.name).into_iter().for_each(|key| lane.services.add(key));
+    for (key, uid) in context.retained.users(&lane.name) {
+        if let Some(object) = context.services.get(&key).filter(|object| object.metadata.uid.as_ref() == Some(&uid)) {
+            record_named_provider(context, &key, None, &object);
+        }
+        lane.services.add(key);
+    }
 }
 
 /// Handles a deleted Service whose provider was removed before.

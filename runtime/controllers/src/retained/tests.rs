@@ -39,7 +39,8 @@ fn a_record_is_found_by_the_load_balancer_and_by_its_service() {
     assert_eq!(retained.of_service("other", "u2"), None);
     assert_eq!((retained.of_provider("sim").0, retained.of_provider("other").0), (1, 0));
     let key = ObjectKey { namespace: "shop".to_owned(), name: "service-u2".to_owned() };
-    assert_eq!(retained.users("sim"), std::slice::from_ref(&key));
+    assert_eq!(retained.users("sim"), [(key.clone(), "u2".to_owned())]);
+    assert_eq!((retained.used_at("u2").as_deref(), retained.used_at("u3")), (Some("sim"), None));
     assert_eq!(retained.used_by_another(&key, Some("u2")), None);
     assert!(retained.used_by_another(&key, Some("u9")).is_some() && retained.used_by_another(&key, None).is_some());
     let named = |uid| retained.namesake("sim", &ObjectKey { name: "first".to_owned(), ..key.clone() }, uid).is_some();

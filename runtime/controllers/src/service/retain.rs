@@ -56,9 +56,9 @@ impl Subject<'_> {
             None if before.is_none() && !retention::was_shown(self.observed) => {
                 return self.delete_parts(holder, service).await;
             }
-            // A cloud may return stale data, so a load balancer that this provider must have made
-            // is recorded in any case.
-            None if holder != self.lane || !self.observed.must_hold() => return Ok(()),
+            // A cloud may return stale data, so a load balancer that this provider must have made,
+            // or that has a record, is recorded in any case.
+            None if before.is_none() && (holder != self.lane || !self.observed.must_hold()) => return Ok(()),
             _ => {}
         }
         let name = provider.name(&call, cluster, service).await.map_err(Error::provider("name the load balancer"))?;

@@ -10,6 +10,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use prometheus_client::encoding::text::encode;
+use rstest::rstest;
 use serde_json::{Value, json};
 use skysail_controllers::{DeletionPolicy, Finding};
 use skysail_dev::api::{ApiError, Fault, RequestInfo};
@@ -496,6 +497,88 @@ async fn what_a_service_had_adopted_that_went_by_force_is_retained_again() {
     cluster.create("fourth", json!({ ADOPT: uid })).await;
     cluster.delete_by_force("fourth").await;
     assert!(cluster.cloud().is_empty() && cluster.recorded().await.is_empty());
+}
+
+/// The adoption is recorded before the finalizer is written, and the Service wants no load balancer
+/// any more before the write succeeds: no other Service would get the load balancer, and no process
+/// would delete it.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn what_a_service_adopted_before_it_wants_none_any_more_follows_its_policy(
+    #[values("Retain", "Delete")] policy: &str,
+    #[values(false, true)] restarts: bool,
+) {
+    let mut cluster = Cluster::new().await;
+    let uid = cluster.retained("web").await;
+    cluster.0.disturb(refuse_writes_of_services);
+    cluster.create("next", json!({ ADOPT: uid, POLICY: policy })).await;
+    assert_eq!(cluster.record_of(&uid).await.as_deref(), Some("in use by default/next"));
+    if restarts {
+        cluster.stop().await;
+    }
+    cluster.patch("next", json!({ "spec": { "type": "ClusterIP" } })).await;
+    cluster.0.disturb(|_: &RequestInfo| Fault::None);
+    let cluster = if restarts { cluster.another_process_after_stop().await } else { cluster };
+    pass(PERIOD).await;
+    match policy {
+        "Retain" => {
+            assert_eq!(cluster.record_of(&uid).await.as_deref(), Some("retained of default/next"));
+            assert_eq!(cluster.cloud(), ["default/web 203.0.113.1"]);
+        }
+        _ => assert!(cluster.cloud().is_empty() && cluster.recorded().await.is_empty()),
+    }
+    assert!(!cluster.0.state("next").await.contains("load-balancer-cleanup"));
+    cluster.create("third", json!({ ADOPT: uid })).await;
+    let is_adopted = cluster.record_of(&uid).await.as_deref() == Some("in use by default/third");
+    assert_eq!(is_adopted, policy == "Retain");
+}
+
+/// The same where the Service goes to another provider.
+#[tokio::test(start_paused = true)]
+async fn what_a_service_adopted_before_it_has_another_class_is_deleted_by_its_provider() {
+    let clouds = vec![Cloud::new("fake").default_of_all(), Cloud::new("two").class("two.example/lb")];
+    let mut cluster = Cluster::start(World::with(clouds)).await;
+    let uid = cluster.retained("web").await;
+    cluster.0.disturb(refuse_writes_of_services);
+    cluster.create("next", json!({ ADOPT: uid })).await;
+    assert_eq!(cluster.record_of(&uid).await.as_deref(), Some("in use by default/next"));
+    for spec in
+        [json!({ "type": "NodePort" }), json!({ "type": "LoadBalancer", "loadBalancerClass": "two.example/lb" })]
+    {
+        cluster.patch("next", json!({ "spec": spec, "metadata": { "annotations": { ADOPT: null } } })).await;
+    }
+    cluster.0.disturb(|_: &RequestInfo| Fault::None);
+    pass(PERIOD).await;
+    assert!(cluster.cloud().is_empty() && cluster.recorded().await.is_empty());
+    assert_eq!(cluster.0.clouds[1].fake.cloud().len(), 1);
+}
+
+/// The first list of Services comes before the records. The type of the Service, and so the claims,
+/// no longer name the provider.
+#[tokio::test(start_paused = true)]
+async fn an_adopted_load_balancer_is_deleted_though_the_records_come_after_the_services() {
+    let mut cluster = Cluster::new().await;
+    let uid = cluster.retained("web").await;
+    cluster.create("next", json!({ ADOPT: uid })).await;
+    assert_eq!(cluster.cloud(), ["default/web 203.0.113.1"]);
+    cluster.stop().await;
+    cluster.patch("next", json!({ "spec": { "type": "ClusterIP" } })).await;
+    cluster.0.disturb(|request: &RequestInfo| match (request.verb, &*request.resource) {
+        ("get" | "list", "configmaps") => Fault::Latency(2 * S),
+        _ => Fault::None,
+    });
+    let cluster = cluster.another_process_after_stop().await;
+    pass(MINUTE).await;
+    assert!(cluster.cloud().is_empty() && cluster.recorded().await.is_empty(), "{:?}", cluster.cloud());
+}
+
+fn refuse_writes_of_services(request: &RequestInfo) -> Fault {
+    match (request.verb, &*request.resource) {
+        ("patch", "services") => {
+            Fault::Refuse(ApiError::new(500_u16.try_into().unwrap(), "InternalError", "etcdserver: leader changed"))
+        }
+        _ => Fault::None,
+    }
 }
 
 impl Cluster {
