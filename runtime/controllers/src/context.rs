@@ -11,12 +11,14 @@ use crate::{
     clients::Clients,
     cluster_ips::ClusterIps,
     emptied::Emptied,
+    findings::Finding,
     held::DryRuns,
     held_deletions::HeldDeletions,
     lane::Lane,
     lanes::Lanes,
     last_outcomes::LastOutcomes,
     ledger::{Entry, Ledger},
+    metrics::ProviderLabels,
     names::reasons,
     nodes::Nodes,
     ownership::{self, Owner},
@@ -101,6 +103,15 @@ impl Context {
         let object = (*kind == "Service").then(|| self.services.get(&key())).flatten();
         object
             .is_some_and(|object| object.metadata.uid.as_deref() == Some(uid) && service_spec::allows_deletion(&object))
+    }
+
+    /// Reports how many deletions of the provider the operator's budget holds back.
+    pub(crate) fn count_held_deletions(&self, lane: &Lane) {
+        let (count, finding) = self.held_deletions.of(&lane.name);
+        let labels = ProviderLabels { provider: lane.name.clone() };
+        let size = i64::try_from(count).unwrap_or(i64::MAX);
+        self.reporter.metrics.held_deletions.get_or_create(&labels).set(size);
+        lane.findings.set(Finding::DeletionsHeld, finding);
     }
 
     /// Runs `work` as one turn of this provider's worker, in a span: the root of a trace.

@@ -214,7 +214,7 @@ impl ControllerMetrics {
         );
         registry.register(
             "skysail_held_deletions",
-            "Count of Services for which the budget of deletions holds a deletion back, by provider",
+            "Count of Services, routes and orphaned load balancers whose deletion the budget of deletions holds back, by provider",
             self.held_deletions.clone(),
         );
         registry.register(

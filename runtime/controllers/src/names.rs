@@ -134,7 +134,8 @@ pub mod reasons {
     pub const PAUSED: &str = "Paused";
     /// Ours: the pause of a Service or of a provider has ended.
     pub const RESUMED: &str = "Resumed";
-    /// Ours: the budget of deletions is used up, and the Service waits until the window has room.
+    /// Ours: the budget of deletions is used up, and a deletion waits until the window has room.
+    /// About the Service, the node of a route, or the Namespace `kube-system`.
     pub const DELETION_HELD: &str = "DeletionHeld";
     /// Ours: a load balancer stays in the cloud although its Service goes.
     pub const LOAD_BALANCER_RETAINED: &str = "LoadBalancerRetained";

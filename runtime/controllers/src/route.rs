@@ -26,6 +26,7 @@
 mod calls;
 mod cluster_cidr;
 mod condition;
+mod held;
 mod plan;
 mod pod_cidrs;
 mod serve;
@@ -135,7 +136,8 @@ pub(crate) async fn run(
     pass.complain(reported, &views, &complaints);
     // delete (provider)
     let answers = calls.delete(&deletions).await;
-    pass.deleted(&deletions, answers);
+    let held = pass.deleted(&deletions, answers);
+    held::report(context, (lane, &pass.actor), (&observed, &views), &held);
     // create (provider)
     let new: Vec<NewRoute> = creations.iter().map(|creation| creation.route.clone()).collect();
     let answers = calls.create(&new).await;
@@ -195,12 +197,17 @@ impl Pass<'_> {
         }
     }
 
-    /// As upstream, a failure is only logged: the next pass lists the route again.
-    fn deleted(&mut self, deletions: &[Route], answers: CallResults) {
-        let reporter = &self.context.reporter;
+    /// As upstream, a failure is only logged: the next pass lists the route again. Returns the
+    /// routes whose deletion the operator's budget holds back, and why.
+    fn deleted<'r>(&mut self, deletions: &'r [Route], answers: CallResults) -> Vec<(&'r Route, String)> {
+        let (reporter, mut held) = (&self.context.reporter, Vec::new());
         for (route, result) in deletions.iter().zip(answers.results) {
             let result = match result {
                 Err(error) if error.code == Code::NotFound => Ok(()),
+                Err(error) if error.holds_deletion => {
+                    held.push((route, error.message.clone()));
+                    Err(Error::provider("delete route")(error))
+                }
                 result => result.map_err(Error::provider("delete route")),
             };
             match result {
@@ -214,7 +221,10 @@ impl Pass<'_> {
                 Err(error) => self.failures.push((cluster(), error)),
             }
         }
-        self.refused = answers.refused.or(self.refused.take());
+        // The budget refuses deletions, and no other call.
+        let refused = answers.refused.filter(|error| !error.holds_deletion);
+        self.refused = refused.or(self.refused.take());
+        held
     }
 
     fn report_created(

@@ -315,7 +315,7 @@ fn report_pause(context: &Context, lane: &Lane) {
 /// Reports the pause of a provider that the controllers have just begun to serve.
 pub(crate) fn report_first_pause(context: &Context, lane: &Lane) {
     pause::count(context, lane);
-    held::count(context, lane);
+    context.count_held_deletions(lane);
     if lane.is_paused() {
         report_pause(context, lane);
     }

@@ -6,9 +6,6 @@ use super::apply::Subject;
 use crate::{
     context::Context,
     error::{Error, chain},
-    findings::Finding,
-    lane::Lane,
-    metrics::ProviderLabels,
     names::{ALLOW_DELETION_ANNOTATION, reasons},
     watch::ObjectKey,
 };
@@ -36,21 +33,6 @@ pub(crate) fn forget(context: &Context, key: &ObjectKey) {
 /// The Service may have been another provider's before.
 fn note(context: &Context, key: &ObjectKey, waits_for: Option<&str>) {
     if context.held_deletions.follow(key, waits_for) {
-        context.lanes.all().iter().for_each(|lane| count(context, lane));
+        context.lanes.all().iter().for_each(|lane| context.count_held_deletions(lane));
     }
-}
-
-/// Reports for how many Services of the provider a deletion is held back.
-pub(crate) fn count(context: &Context, lane: &Lane) {
-    let (count, first) = context.held_deletions.of(&lane.name);
-    let labels = ProviderLabels { provider: lane.name.clone() };
-    let size = i64::try_from(count).unwrap_or(i64::MAX);
-    context.reporter.metrics.held_deletions.get_or_create(&labels).set(size);
-    let finding = first.map(|first| {
-        format!(
-            "spec.deletionBudget is used up, and deletions of these Services wait: {count}, such as {first}. To let one through: kubectl annotate service NAME --namespace \
-             NAMESPACE {ALLOW_DELETION_ANNOTATION}=true. To let all through, raise spec.deletionBudget"
-        )
-    });
-    lane.findings.set(Finding::DeletionsHeld, finding);
 }

@@ -214,6 +214,7 @@ async fn delete(
     let unused = unwanted.orphans().filter(|(_, in_use)| !in_use).map(|(share, _)| share);
     let shares: Vec<OwnedLoadBalancer> = unused.take(DELETIONS_PER_SCAN_MAX).cloned().collect();
     let cluster_name = &*context.settings.cluster_name;
+    let mut held = Vec::new();
     for share in shares {
         let records = context.retained.records();
         if lane.is_paused() {
@@ -261,8 +262,25 @@ async fn delete(
                     reason = text,
                     "deleting an orphaned load balancer failed; the next scan tries again"
                 );
+                held.extend(error.holds_deletion.then_some((shown, error.message)));
             }
         }
+    }
+    report_held(context, (lane, actor), &held);
+}
+
+/// Counts the orphans whose deletion the operator's budget holds back, and why, after a scan, and
+/// emits an Event about each new one.
+fn report_held(context: &Context, (lane, actor): (&Lane, &Actor), held: &[(String, String)]) {
+    let names = held.iter().map(|(name, _)| name.clone()).collect();
+    let new = context.held_deletions.orphans(&lane.name, names);
+    context.count_held_deletions(lane);
+    for (name, reason) in held.iter().filter(|(name, _)| new.contains(name)) {
+        let text = format!(
+            "The deletion of the orphaned load balancer {name} is held back: {reason}; raise spec.deletionBudget of the Provider {} to delete the load balancer earlier",
+            lane.name
+        );
+        context.reporter.event(actor, &cluster(), (EventKind::Warning, reasons::DELETION_HELD), text);
     }
 }
 

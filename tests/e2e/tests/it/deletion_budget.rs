@@ -34,7 +34,7 @@ async fn deletions_beyond_the_budget_wait_until_a_person_lets_them_through() -> 
     world.until_gone("first").await?;
     delete_service(client, "web").await?;
     let allowed = "spec.deletionBudget of the Provider sim allows 2 requests that delete something in 24h";
-    let degraded = ["degraded", "DeletionsHeld", "deletions of these Services wait: 1, such as default/web"];
+    let degraded = ["degraded", "DeletionsHeld", "deletions wait: of Services 1, such as default/web"];
     world.until_said("the deletion waits", &["status"], &degraded).await?;
     world.until_said("the manager explains it", &["explain", "service", "web"], &[allowed]).await?;
     let events = "kubectl get events --field-selector reason=DeletionHeld,involvedObject.name=web -o jsonpath={.items[*].message}";
