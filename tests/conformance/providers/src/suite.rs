@@ -2,6 +2,7 @@
 //! sentence.
 
 pub mod balancers;
+pub mod deletions;
 pub mod faults;
 pub mod inventory;
 pub mod judged;

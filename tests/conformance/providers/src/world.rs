@@ -8,7 +8,7 @@ use skysail_host::{
     credentials::{Credentials, SecretValues},
     describe,
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
-    http_client::HttpClient,
+    http_client::{DeletionBudget, HttpClient},
 };
 use skysail_provider::{
     Call, Code, Detail, Error, EventSink, Instance, LoadBalancerStatus, Node, NodeSet, OwnedLoadBalancer,
@@ -42,6 +42,8 @@ pub struct World<C> {
     pub call: Call,
     /// Has a record of each call.
     pub recorder: CallRecorder,
+    /// The operator's budget of deletions: none at first.
+    pub deletions: Arc<DeletionBudget>,
     _engine: Engine,
 }
 
@@ -66,7 +68,8 @@ impl<C: Cloud> World<C> {
         let engine = Engine::on_demand()?;
         let ca_bundle = proxy.certificate().map(|pem| CaBundleSpec::Pem(pem.to_owned()));
         let recorder = CallRecorder::default();
-        let (provider, release) = serve(&engine, &recorder, C::COMPONENT, settings, ca_bundle).await?;
+        let deletions = Arc::new(DeletionBudget::default());
+        let (provider, release) = serve(&engine, (&recorder, &deletions), C::COMPONENT, settings, ca_bundle).await?;
         Ok(Self {
             cloud,
             proxy,
@@ -74,6 +77,7 @@ impl<C: Cloud> World<C> {
             release,
             call: Call { events: Some(Arc::new(Logged)), ..Call::default() },
             recorder,
+            deletions,
             _engine: engine,
         })
     }
@@ -236,7 +240,7 @@ impl EventSink for Logged {
 /// The component under these settings, after all checks of an admission.
 async fn serve(
     engine: &Engine,
-    recorder: &CallRecorder,
+    (recorder, deletions): (&CallRecorder, &Arc<DeletionBudget>),
     name: &'static str,
     settings: Settings,
     ca_bundle: Option<CaBundleSpec>,
@@ -249,6 +253,7 @@ async fn serve(
     let limits =
         Limits { http_requests_per_second: 10_000, http_time_ms: 120_000, deadline_ms: 300_000, ..Limits::default() };
     let client = HttpClient::new(Arc::new(EgressPolicy::new(&spec)?), Arc::new(credentials), &limits.http())?;
+    let client = client.with_deletions(Arc::clone(deletions));
     let options =
         SandboxOptions { name: name.to_owned(), limits, config: config.clone(), http: Some(Arc::new(client)) };
     let (sandbox, release) = sandboxed(engine, recorder, name, options)?;

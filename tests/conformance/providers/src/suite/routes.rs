@@ -20,7 +20,7 @@ pub(super) fn wanted(node: &Node, destination: &str) -> NewRoute {
 }
 
 /// A world with two nodes, the routes that they need, and the routes that were there before.
-async fn two_routes<C: Routing>() -> Result<(World<C>, [NewRoute; 2], Vec<String>)> {
+pub(super) async fn two_routes<C: Routing>() -> Result<(World<C>, [NewRoute; 2], Vec<String>)> {
     let world = World::<C>::start().await?;
     let nodes = world.nodes(&["node-a", "node-b"]).await?;
     let [a, b] = nodes.as_slice() else { bail!("the cloud made {} machines", nodes.len()) };

@@ -10,7 +10,7 @@ use skysail_test_providers::{
     clouds::aws::{self, Aws},
     leaks, published,
     suite::{
-        balancers, faults, inventory,
+        balancers, deletions, faults, inventory,
         judged::{balancers as judged_balancers, machines as judged_machines, routes as judged_routes, sandboxed},
         machines, routes,
     },
@@ -34,6 +34,7 @@ mod network {
     judged_load_balancers!(Network);
     judged_routes!(Network);
     routes!(Network);
+    suite!(Network: deletions::the_rules_of_the_example_count_the_deletion_of_a_route);
 }
 
 mod network_with_groups {

@@ -10,7 +10,7 @@ use skysail_test_providers::{
         vsphere::Vsphere,
     },
     leaks, published,
-    suite::{balancers, faults, inventory, machines, routes},
+    suite::{balancers, deletions, faults, inventory, machines, routes},
 };
 
 type SimulatedInRust = Simulated<Rust>;
@@ -31,6 +31,7 @@ mod hetzner_cloud {
     instances!(Hetzner);
     load_balancers!(Hetzner);
     routes!(Hetzner);
+    suite!(Hetzner: deletions::the_rules_of_the_example_count_the_deletion_of_a_route);
 }
 
 mod simcloud {

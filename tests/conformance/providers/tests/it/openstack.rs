@@ -14,7 +14,7 @@ use skysail_test_providers::{
     proxy::{Reply, Request, Verdict},
     published,
     suite::{
-        balancers, faults, inventory,
+        balancers, deletions, faults, inventory,
         judged::{balancers as judged_balancers, machines as judged_machines, routes as judged_routes},
         machines, routes, same,
     },

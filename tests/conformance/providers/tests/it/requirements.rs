@@ -38,6 +38,7 @@ macro_rules! load_balancers {
             balancers::a_second_ensure_changes_nothing,
             balancers::update_changes_the_backends_and_nothing_else,
             balancers::a_deletion_leaves_nothing_and_may_be_repeated,
+            deletions::the_rules_of_the_example_count_the_deletion_of_a_load_balancer,
             balancers::a_change_of_a_service_ends_as_a_new_load_balancer_would,
             balancers::load_balancers_of_other_services_and_clusters_are_left_alone,
             balancers::the_longest_names_are_kept_apart,
