@@ -27,6 +27,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 /// The current state of a cloud.
 struct Seen {
     name: &'static str,
+    provider: String,
     has_routes: bool,
     state: CloudState,
     /// The records of this cloud's load balancers, by the UIDs by which the provider finds them.
@@ -117,6 +118,7 @@ fn seen(site: &Site) -> Vec<Seen> {
     };
     let seen = |cloud: &Arc<Cloud>| Seen {
         name: cloud.name,
+        provider: cloud.provider.clone(),
         has_routes: cloud.has_routes,
         state: cloud.state(),
         records: records_of(cloud),
@@ -168,7 +170,11 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
     }
     let wanted = clouds.iter().find(|cloud| is_wanted(service, cloud));
     let has_finalizer = strings(service, "/metadata/finalizers").contains(&LOAD_BALANCER_FINALIZER);
-    if !kept_by_another && has_finalizer != wanted.is_some() {
+    // Somebody brought the finalizer back with the Service, which is refused a load balancer and
+    // whose deletion removes the finalizer.
+    let may_have_finalizer = text(service, "/spec/type") == "LoadBalancer"
+        && clouds.iter().any(|cloud| is_of_class(service, cloud) && cloud.is_taken_from(service));
+    if !kept_by_another && has_finalizer != wanted.is_some() && !(has_finalizer && may_have_finalizer) {
         wrong.push(format!("the Service {name} has the finalizer without need, or lacks it"));
     }
     let ingress = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
@@ -190,7 +196,9 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
 fn check_reconciled(service: &Value, clouds: &[Seen], site: &Site, wrong: &mut Vec<String>) {
     for (cloud, source) in clouds.iter().zip(&site.sources).filter(|(cloud, _)| is_wanted(service, cloud)) {
         let Some(newest) = source.newest() else { continue };
-        if !site.referee.is_ensured_by(cloud.balancer_of(service).trim_start_matches("lb-"), &newest.digest) {
+        let balancer = cloud.balancer_of(service);
+        let key = (cloud.provider.as_str(), balancer.trim_start_matches("lb-"));
+        if !site.referee.is_ensured_by(key, &newest.digest) {
             let (name, origin) = (text(service, "/metadata/name"), &newest.offer.origin);
             wrong.push(format!("the Service {name} was not ensured in {} since {origin} serves", cloud.name));
         }

@@ -33,6 +33,7 @@ mod chance;
 mod client;
 mod clock;
 mod cloud;
+mod deletions;
 mod end_state;
 pub mod entropy;
 mod feeder;

@@ -1,5 +1,7 @@
 //! Operations of people and machines: the load of a day.
 
+mod retention;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -9,11 +11,11 @@ use kube::{
 };
 use serde_json::{Value, json};
 use skysail_controllers::names::{
-    ADOPT_LOAD_BALANCER_ANNOTATION, ALLOW_DELETION_ANNOTATION, DELETION_POLICY_ANNOTATION, LOAD_BALANCER_FINALIZER,
-    PAUSED_ANNOTATION,
+    ADOPT_LOAD_BALANCER_ANNOTATION, ALLOW_DELETION_ANNOTATION, LOAD_BALANCER_FINALIZER, PAUSED_ANNOTATION,
 };
 use tokio::time::Instant;
 
+use self::retention::HandOn;
 use crate::{
     Plan, Referee,
     chance::Chance,
@@ -102,6 +104,8 @@ enum Later {
     Convert(String, Value),
     /// The Service's status is emptied.
     Empty(String),
+    /// A step of a load balancer's way from one Service to another.
+    HandOn(HandOn),
 }
 
 impl People {
@@ -217,31 +221,6 @@ impl People {
             self.put_service(json!({ "name": name }), spec).await;
         }
         self.make_machine("late", cloud).await;
-    }
-
-    /// Creates a Service with a deletion policy, which does not change as long as the Service
-    /// exists. Some ask for the load balancer of another Service, which may be retained, in use, or
-    /// the one of a Service that was never deleted.
-    pub(crate) async fn keep_or_ask(&mut self, chance: &mut Chance) {
-        let name = format!("s{}", chance.number(0..=self.names_max));
-        let policy = chance.pick(&["Retain", "Retain", "keep", "Delete"]).copied().unwrap_or_default();
-        let mut annotations = json!({ DELETION_POLICY_ANNOTATION: policy });
-        let records = self.referee.records();
-        let asked: Vec<String> = match chance.number(0..=9) {
-            0..=5 => records.all().map(|(key, _)| key.uid.clone()).collect(),
-            6 => {
-                let services = self.referee.objects("/api/v1/namespaces/default/services");
-                services.iter().map(|service| text(service, "/metadata/uid").to_owned()).collect()
-            }
-            _ => Vec::new(),
-        };
-        if let (Some(uid), Some(all)) = (chance.pick(&asked), annotations.as_object_mut()) {
-            all.insert(ADOPT_LOAD_BALANCER_ANNOTATION.to_owned(), json!(uid));
-        }
-        let class = if chance.once_in(0.7) { Value::Null } else { json!(CLASS) };
-        let ports = json!([{ "name": "p", "port": chance.number(80..=90) }]);
-        let spec = json!({ "type": "LoadBalancer", "ports": ports, "loadBalancerClass": class });
-        self.put_service(json!({ "name": name, "annotations": annotations }), spec).await;
     }
 
     /// Pauses a Service, or ends its pause.
@@ -710,6 +689,7 @@ impl People {
                     .await;
                 }
                 Later::Empty(name) => self.empty_status(&name).await,
+                Later::HandOn(step) => self.hand_on(step).await,
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use skysail_controllers::{ControllerSettings, Rate};
 
-use crate::chance::Chance;
+use crate::{chance::Chance, deletions::DeletionLimit};
 
 /// Highest shares and weights of the kinds of faults.
 mod most {
@@ -39,6 +39,10 @@ mod most {
     /// Share of the events at which people also create a Service whose load balancer outlives it,
     /// or one that asks for such a load balancer.
     pub(super) const RETENTION: f64 = 0.15;
+    /// Days on which a provider retains the load balancers of Services without a policy.
+    pub(super) const RETAINING: f64 = 0.1;
+    /// Days on which providers have a budget of deletions.
+    pub(super) const DELETION_BUDGET: f64 = 0.3;
     /// A cloud fails or denies every request for a while, or hangs, which begins while a new
     /// release is loaded or on trial.
     pub(super) const OUTAGE: usize = 5;
@@ -218,6 +222,11 @@ pub struct Plan {
     /// Share of the events at which people also create a Service whose load balancer outlives it,
     /// or one that asks for such a load balancer.
     pub(crate) retention: f64,
+    /// The provider of this cloud retains load balancers, by the cloud's place: its
+    /// `spec.deletionPolicy`.
+    pub(crate) retaining: Option<usize>,
+    /// The budget of deletions of each provider: `spec.deletionBudget`.
+    pub(crate) deletions: Option<DeletionLimit>,
     /// Each replica has a state folder.
     pub(crate) state_folders: bool,
     pub(crate) settings: ControllerSettings,
@@ -340,6 +349,8 @@ impl Plan {
             },
             epilogue: chance.weighted(&epilogues).unwrap(),
             pauses: if Chance::of(seed, "pauses").once_in(0.5) { most::PAUSE } else { 0.0 },
+            retaining: retaining(seed),
+            deletions: deletions(seed, is_full || is_busy),
             retention: if Chance::of(seed, "retention").once_in(0.5) { most::RETENTION } else { 0.0 },
             operations: chance.number(if is_large { 60 } else { 10 }..=operations_max),
             names: if is_full {
@@ -364,6 +375,21 @@ impl Plan {
             mishaps,
         }
     }
+}
+
+fn retaining(seed: u64) -> Option<usize> {
+    let mut chance = Chance::of(seed, "deletion policy");
+    chance.once_in(most::RETAINING).then(|| chance.number(0..=1))
+}
+
+/// So many deletions in so short a window that what waits at the end of the day goes in the calm,
+/// and the routes of an epilogue within its bound.
+fn deletions(seed: u64, is_populated: bool) -> Option<DeletionLimit> {
+    let mut chance = Chance::of(seed, "budget of deletions");
+    let deletions = if is_populated { 20..=40 } else { 6..=12 };
+    chance
+        .once_in(most::DELETION_BUDGET)
+        .then(|| DeletionLimit { deletions: chance.number(deletions), window: chance.milliseconds(15_000..=30_000) })
 }
 
 fn share_of(chance: &mut Chance) -> f64 {

@@ -12,6 +12,7 @@ use skysail_provider::{
 
 use crate::{
     cloud::{Balancer, Cloud, CloudState, Lie, Sender, ports_of, seen},
+    deletions::Deletions,
     link::Link,
     plan::CloudWeather,
     referee::{OngoingCall, Referee},
@@ -27,6 +28,8 @@ pub(crate) struct CloudProvider {
     process: String,
     link: Arc<Link>,
     referee: Arc<Referee>,
+    /// Those of the process, which outlive each release.
+    deletions: Arc<Deletions>,
     pub(crate) info: Info,
     /// The digest of the release.
     digest: Arc<str>,
@@ -38,6 +41,9 @@ struct Entered<'a> {
     sender: Sender<'a>,
     cloud: &'a Arc<Cloud>,
     nature: Nature,
+    referee: &'a Referee,
+    deletions: &'a Deletions,
+    call: &'a Call,
     _ongoing: Option<OngoingCall>,
 }
 
@@ -54,6 +60,24 @@ impl Entered<'_> {
     ) -> Result<T> {
         self.cloud.guest_fails().map_or(Ok(()), Err)?;
         self.cloud.write(&self.sender, what, effect).await.map_err(|error| self.passed_on(error))
+    }
+
+    /// A request that deletes something: only these count in the budget of deletions. As in the
+    /// host, whose error about a deletion that is held back is the result of the call.
+    async fn delete<T: Send + 'static>(
+        &self,
+        what: String,
+        effect: impl FnOnce(&mut CloudState) -> T + Send + 'static,
+    ) -> Result<T> {
+        let Sender { process, link, fence } = &self.sender;
+        link.run(std::future::ready(())).await;
+        fence.check()?;
+        if let Err(held) = self.deletions.take(self.call.lets_deletions_through) {
+            self.cloud.tell(format_args!("{what} (for {process}) is held back: {held}"));
+            return Err(held);
+        }
+        self.referee.deletion_leaves((process, &self.cloud.provider), self.call.object.as_ref());
+        self.write(what, effect).await
     }
 
     /// What the guest makes of a request that failed.
@@ -84,7 +108,7 @@ impl CloudProvider {
     pub(crate) fn new(
         cloud: Arc<Cloud>,
         (process, link): (&str, Arc<Link>),
-        referee: Arc<Referee>,
+        (referee, deletions): (Arc<Referee>, Arc<Deletions>),
         (digest, nature): (Arc<str>, Nature),
     ) -> Self {
         let info = Info {
@@ -96,7 +120,7 @@ impl CloudProvider {
             serial_load_balancers: false,
             page_nodes: NODES_PER_PAGE,
         };
-        Self { cloud, process: process.to_owned(), link, referee, info, digest, nature }
+        Self { cloud, process: process.to_owned(), link, referee, deletions, info, digest, nature }
     }
 
     /// Only the first cloud has routes.
@@ -112,10 +136,13 @@ impl CloudProvider {
     async fn enter<'a>(&'a self, call: &'a Call, function: &str, service: Option<&Service>) -> Result<Entered<'a>> {
         self.link.run(std::future::ready(())).await;
         call.fence.check()?;
-        if let (Some(service), Some(object)) = (service, &call.object) {
-            self.referee.changes_for((&self.process, &self.cloud.provider), function, (service, object));
+        let provider = &*self.cloud.provider;
+        let about = service.zip(call.object.as_ref());
+        if let Some(about) = about {
+            self.referee.changes_for((&self.process, provider), function, about);
         }
-        let ongoing = service.map(|service| self.referee.call_begins((&self.process, &self.link), function, service));
+        let process = (&*self.process, provider, &self.link);
+        let ongoing = about.map(|about| self.referee.call_begins(process, function, about));
         if ["create-routes", "delete-routes", "delete"].contains(&function) {
             self.referee.changes(&self.process, self.cloud.name, function);
         }
@@ -126,7 +153,8 @@ impl CloudProvider {
             return Err(Error::new(Code::Trapped, "the guest trapped: unreachable"));
         }
         let sender = Sender { process: &self.process, link: &self.link, fence: &call.fence };
-        Ok(Entered { sender, cloud: &self.cloud, nature: self.nature, _ongoing: ongoing })
+        let (referee, deletions) = (&*self.referee, &*self.deletions);
+        Ok(Entered { sender, cloud: &self.cloud, nature: self.nature, referee, deletions, call, _ongoing: ongoing })
     }
 }
 
@@ -179,7 +207,7 @@ impl LoadBalancers for CloudProvider {
             state.balancers.insert(name, balancer);
         };
         entered.write(request, put).await?;
-        self.referee.ensured(&service.uid, &self.digest);
+        self.referee.ensured((&self.cloud.provider, &service.uid), &self.digest);
         if self.lies(format_args!("the status of {what} is no status"), |weather| weather.lies_status) {
             return Ok(self.no_status(service));
         }
@@ -213,17 +241,17 @@ impl LoadBalancers for CloudProvider {
             self.referee.left_behind(&service.uid);
             return Ok(());
         }
-        entered.delete(name).await
+        entered.delete_balancer(name).await
     }
 }
 
 impl Entered<'_> {
     /// Deletes without a read before, because a read may return an old state.
-    async fn delete(&self, name: String) -> Result<()> {
+    async fn delete_balancer(&self, name: String) -> Result<()> {
         let key = name.clone();
-        self.write(format!("delete {name}"), move |state| state.balancers.remove(&key)).await?;
+        self.delete(format!("delete {name}"), move |state| state.balancers.remove(&key)).await?;
         let what = format!("give back address {name}");
-        self.write(what, move |state| state.addresses.remove(&name)).await?;
+        self.delete(what, move |state| state.addresses.remove(&name)).await?;
         Ok(())
     }
 }
@@ -246,7 +274,7 @@ impl LoadBalancerInventory for CloudProvider {
     async fn delete(&self, call: &Call, _cluster: &str, share: &OwnedLoadBalancer) -> Result<()> {
         let entered = self.enter(call, "delete", None).await?;
         self.referee.deletes_orphan((&self.process, &self.cloud.provider), &share.name);
-        entered.delete(share.name.clone()).await
+        entered.delete_balancer(share.name.clone()).await
     }
 }
 
@@ -385,7 +413,10 @@ impl Routes for CloudProvider {
                     state.routes.remove(&cidr);
                 }
             };
-            results.push(entered.write(what, delete).await);
+            match entered.delete(what, delete).await {
+                Err(held) if held.holds_deletion => return Err(held),
+                result => results.push(result),
+            }
         }
         Ok(results)
     }

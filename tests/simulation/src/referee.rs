@@ -25,10 +25,11 @@ use crate::{
     budget::Budget,
     client::REFEREE,
     cloud::{EFFECT_MAX, Lie, RANGES},
+    deletions::{DeletionLimit, Window},
     link::Link,
     plan::CLOCK_SKEW,
     provider::JUNK,
-    replica::{CLOUD_LABEL, LEASE_PATH},
+    replica::{CLOUD_LABEL, LEASE_PATH, provider_name},
     story::Story,
 };
 
@@ -47,11 +48,15 @@ pub struct Referee {
     confirmations: u32,
     /// The percentage of nodes whose deletion the breaker allows.
     percent_max: usize,
+    /// The budget of deletions of each provider.
+    deletions: Option<DeletionLimit>,
+    /// The provider that retains the load balancers of Services without a policy.
+    retaining: Option<String>,
 }
 
 struct Inner {
     budget: Budget,
-    /// Calls under way, by the Service's UID: which call, and the link of the process that makes
+    /// Calls under way, by what each is about: which call, and the link of the process that makes
     /// it.
     calls: BTreeMap<String, (String, Arc<Link>)>,
     /// Nodes whose machine existed, or was not reported missing often enough, when a process
@@ -79,8 +84,9 @@ struct Inner {
     left_behind: BTreeSet<String>,
     /// The lease's version, and when it was first seen.
     lease: Option<(String, Instant)>,
-    /// By UID of a Service: the digest of the release that ensured its load balancer last.
-    ensured: BTreeMap<String, Arc<str>>,
+    /// By provider and UID of the Service for which a load balancer was made: the digest of the
+    /// release that ensured the load balancer last.
+    ensured: BTreeMap<(String, String), Arc<str>>,
     /// UIDs of nodes that people deleted.
     deleted_by_people: BTreeSet<String>,
     /// The initialised node that two providers claim, since it came.
@@ -90,6 +96,10 @@ struct Inner {
     emptied: BTreeMap<(String, String), (State, u32)>,
     /// The providers and UIDs of Services for which `get` found no load balancer the last time.
     absent: BTreeSet<(String, String)>,
+    /// By process and provider: when deletions left.
+    deletions: BTreeMap<(String, String), Window>,
+    /// UIDs of Services whose deletions people have let through the budget of deletions.
+    let_through: BTreeSet<String>,
     /// UIDs of the paused Services, and the cloud whose provider is paused, since all processes
     /// have seen the pauses.
     paused: (BTreeSet<String>, Option<&'static str>),
@@ -128,15 +138,18 @@ impl Inner {
 /// A running call about one Service, which ends when this is dropped.
 pub(crate) struct OngoingCall {
     referee: Arc<Referee>,
-    uid: String,
+    /// The Service; and the load balancer, which may have been made for another Service.
+    about: Vec<String>,
     call: String,
 }
 
 impl Drop for OngoingCall {
     fn drop(&mut self) {
         let mut inner = self.referee.lock();
-        if inner.calls.get(&self.uid).is_some_and(|(call, _)| *call == self.call) {
-            inner.calls.remove(&self.uid);
+        for about in &self.about {
+            if inner.calls.get(about).is_some_and(|(call, _)| *call == self.call) {
+                inner.calls.remove(about);
+            }
         }
     }
 }
@@ -162,6 +175,8 @@ impl Referee {
             contested: None,
             emptied: BTreeMap::new(),
             absent: BTreeSet::new(),
+            deletions: BTreeMap::new(),
+            let_through: BTreeSet::new(),
             paused: (BTreeSet::new(), None),
         };
         let settings = &plan.settings;
@@ -171,6 +186,8 @@ impl Referee {
             inner: Mutex::new(inner),
             confirmations: settings.node_deletion_confirmations,
             percent_max: settings.node_deletion_percent_max.into(),
+            deletions: plan.deletions,
+            retaining: plan.retaining.map(provider_name),
         }
     }
 
@@ -191,27 +208,32 @@ impl Referee {
         }
     }
 
-    /// Invariants: at most one call for a Service at a time, over all processes. A frozen process
-    /// makes no call: its sent requests have arrived before another process leads. No call that
-    /// changes something for a paused Service.
+    /// Invariants: at most one call for a Service, and one that changes a load balancer, at a time,
+    /// over all processes. A frozen process makes no call: its sent requests have arrived before
+    /// another process leads. No call that changes something for a paused Service.
     pub(crate) fn call_begins(
         self: &Arc<Self>,
-        (process, link): (&str, &Arc<Link>),
+        (process, provider, link): (&str, &str, &Arc<Link>),
         function: &str,
-        service: &Service,
+        (service, object): (&Service, &ObjectReference),
     ) -> OngoingCall {
-        let call = format!("{function} by {process}");
-        self.story.tell("call", format_args!("{function} {}/{} by {process}", service.namespace, service.name));
-        self.spends(format!("calls for {}/{}", service.namespace, service.name));
-        if CHANGES.contains(&function) && self.lock().paused.0.contains(&service.uid) {
-            self.story.violate(format_args!("{call} for {}/{}, which is paused", service.namespace, service.name));
+        let ObjectReference { namespace, name, uid, .. } = object;
+        let call = format!("{function} by {process} at {provider}");
+        self.story.tell("call", format_args!("{function} {namespace}/{name} by {process}"));
+        self.spends(format!("calls for {namespace}/{name}"));
+        if CHANGES.contains(&function) && self.lock().paused.0.contains(uid) {
+            self.story.violate(format_args!("{call} for {namespace}/{name}, which is paused"));
         }
-        let other = self.lock().calls.insert(service.uid.clone(), (call.clone(), Arc::clone(link)));
-        if let Some((other, _)) = other.filter(|(_, link)| !link.is_frozen()) {
-            self.story
-                .violate(format_args!("two calls for {}/{} at once: {other}, {call}", service.namespace, service.name));
+        let changed =
+            CHANGES.contains(&function).then(|| format!("the load balancer of {} at {provider}", service.uid));
+        let about: Vec<String> = changed.into_iter().chain([format!("the Service {uid}")]).collect();
+        for about in &about {
+            let other = self.lock().calls.insert(about.clone(), (call.clone(), Arc::clone(link)));
+            if let Some((other, _)) = other.filter(|(_, link)| !link.is_frozen()) {
+                self.story.violate(format_args!("two calls for {about} ({namespace}/{name}) at once: {other}, {call}"));
+            }
         }
-        OngoingCall { referee: Arc::clone(self), uid: service.uid.clone(), call }
+        OngoingCall { referee: Arc::clone(self), about, call }
     }
 
     /// The records of retained load balancers.
@@ -231,8 +253,9 @@ impl Referee {
 
     /// Invariants: a load balancer that has a record is changed only for the Service that the
     /// record names, and while that Service has it. Nothing is deleted for a Service whose policy
-    /// is not `Delete`, which it has had since it was created, unless the provider has just said
-    /// that there is no load balancer, the Service shows no address, and has not adopted anything.
+    /// is not `Delete`, unless the provider has just said that there is no load balancer, the
+    /// Service shows no address, and has not adopted anything. A policy becomes `Delete` at most,
+    /// and so an older one, which a process may still see, deletes less.
     pub(crate) fn changes_for(
         &self,
         (process, provider): (&str, &str),
@@ -256,10 +279,35 @@ impl Referee {
         let is_it = text(&now, "/metadata/uid") == object.uid;
         let is_absent = self.lock().absent.contains(&(provider.to_owned(), service.uid.clone()));
         let is_unknown = record.is_none() && now.pointer("/status/loadBalancer/ingress").is_none();
-        let keeps = policy.is_some_and(|policy| policy != "Delete") && !(is_absent && is_unknown);
+        let is_retained =
+            policy.map_or_else(|| self.retaining.as_deref() == Some(provider), |policy| policy != "Delete");
+        let keeps = is_retained && !(is_absent && is_unknown);
         if function == "ensure-deleted" && is_it && keeps {
             self.story.violate(format_args!(
                 "{process} deletes the load balancer of {namespace}/{name}, whose policy is {policy:?}"
+            ));
+        }
+    }
+
+    /// People let the deletions of this Service through the budget of deletions.
+    pub(crate) fn lets_through(&self, uid: &str) {
+        self.lock().let_through.insert(uid.to_owned());
+    }
+
+    /// A deletion leaves a process, for this Service if it is for one. Invariant: no more than the
+    /// operator's budget allows within its window, except for a Service that people let through.
+    pub(crate) fn deletion_leaves(&self, (process, provider): (&str, &str), service: Option<&ObjectReference>) {
+        let Some(DeletionLimit { deletions, window }) = self.deletions else { return };
+        let mut inner = self.lock();
+        let is_let_through = service.is_some_and(|service| inner.let_through.contains(&service.uid));
+        let sent = inner.deletions.entry((process.to_owned(), provider.to_owned())).or_default();
+        sent.add();
+        let (count, _) = sent.seen(window);
+        drop(inner);
+        if count > deletions && !is_let_through {
+            let (window, of) = (window.as_millis(), service.map(|service| &service.name));
+            self.story.violate(format_args!(
+                "{process} deletes something of {provider} for {of:?}: {count} deletions within {window} ms, and the budget allows {deletions}"
             ));
         }
     }
@@ -430,8 +478,8 @@ impl Referee {
     /// the Service, the release and its settings are as they were, however often the write of the
     /// result fails. Once more is allowed: a process whose watch lags behind its own writes finds
     /// the finalizer again.
-    pub(crate) fn deletion_begins(&self, (slot, generation): (&str, u64), service: &Service) {
-        let state = self.version(&service.uid).map(|version| (version, format!("{service:?}"), generation));
+    pub(crate) fn deletion_begins(&self, (slot, generation): (&str, u64), (service, object): (&Service, &str)) {
+        let state = self.version(object).map(|version| (version, format!("{service:?}"), generation));
         let emptied = self.lock().emptied.get(&(slot.to_owned(), service.uid.clone())).cloned();
         if emptied.is_some_and(|(then, times)| state == Some(then) && times > 1) {
             let Service { namespace, name, .. } = service;
@@ -442,8 +490,8 @@ impl Referee {
     }
 
     /// See [`Self::deletion_begins`].
-    pub(crate) fn deletion_succeeds(&self, (slot, generation): (&str, u64), service: &Service) {
-        let Some(version) = self.version(&service.uid) else { return };
+    pub(crate) fn deletion_succeeds(&self, (slot, generation): (&str, u64), (service, object): (&Service, &str)) {
+        let Some(version) = self.version(object) else { return };
         let (state, mut inner) = ((version, format!("{service:?}"), generation), self.lock());
         let (then, times) = inner.emptied.entry((slot.to_owned(), service.uid.clone())).or_default();
         *times = if *then == state { *times + 1 } else { 1 };
@@ -475,14 +523,15 @@ impl Referee {
         Some(text(&self.service(uid)?, "/spec/clusterIP").to_owned())
     }
 
-    /// A release has ensured the load balancer of this Service.
-    pub(crate) fn ensured(&self, uid: &str, digest: &Arc<str>) {
-        self.lock().ensured.insert(uid.to_owned(), Arc::clone(digest));
+    /// A release of this provider has ensured the load balancer that was made for this Service.
+    pub(crate) fn ensured(&self, (provider, uid): (&str, &str), digest: &Arc<str>) {
+        self.lock().ensured.insert((provider.to_owned(), uid.to_owned()), Arc::clone(digest));
     }
 
-    /// Whether this release ensured the load balancer of the Service last.
-    pub(crate) fn is_ensured_by(&self, uid: &str, digest: &str) -> bool {
-        self.lock().ensured.get(uid).is_some_and(|last| **last == *digest)
+    /// Whether this release ensured the load balancer last.
+    pub(crate) fn is_ensured_by(&self, (provider, uid): (&str, &str), digest: &str) -> bool {
+        let key = (provider.to_owned(), uid.to_owned());
+        self.lock().ensured.get(&key).is_some_and(|last| **last == *digest)
     }
 
     /// A process requests the deletion of a node whose machine exists, or was not reported missing

@@ -17,6 +17,7 @@ use tokio::time::{Duration, Instant};
 use crate::{
     Referee,
     cloud::{Cloud, seen},
+    deletions::Deletions,
     link::Link,
     provider::CloudProvider,
 };
@@ -236,6 +237,7 @@ pub(crate) struct Maker {
     pub(crate) process: String,
     pub(crate) link: Arc<Link>,
     pub(crate) referee: Arc<Referee>,
+    pub(crate) deletions: Arc<Deletions>,
     pub(crate) living: Arc<Living>,
 }
 
@@ -243,7 +245,7 @@ impl Maker {
     pub(crate) fn make(&self, component: &Component, settings: &Settings) -> Arc<Release> {
         self.living.send_modify(|count| *count += 1);
         let nature = Nature::of(&component.offer.bytes);
-        let Self { cloud, process, link, referee, living } = self;
+        let Self { cloud, process, link, referee, deletions, living } = self;
         Arc::new(Release {
             component: component.clone(),
             nature,
@@ -253,7 +255,7 @@ impl Maker {
             provider: CloudProvider::new(
                 Arc::clone(cloud),
                 (process, Arc::clone(link)),
-                Arc::clone(referee),
+                (Arc::clone(referee), Arc::clone(deletions)),
                 (Arc::clone(&component.digest), nature),
             ),
             living: Arc::clone(living),

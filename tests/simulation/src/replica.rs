@@ -7,8 +7,8 @@ use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{
-    Clients, ControllerMetrics, ControllerSettings, Ending, Ledger, Manager, ProviderAddresses, ProviderEntry,
-    Providers,
+    Clients, ControllerMetrics, ControllerSettings, DeletionPolicy, Ending, Ledger, Manager, ProviderAddresses,
+    ProviderEntry, Providers,
 };
 use skysail_dev::api::ApiServer;
 use skysail_election::{Clock, ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Timing, fenced};
@@ -21,6 +21,7 @@ use crate::{
     chance::Chance,
     client::{of_controllers, of_process},
     cloud::Cloud,
+    deletions::Deletions,
     feeder::{Feeder, Source},
     folder::Folder,
     link::{Link, Requests},
@@ -117,6 +118,7 @@ impl Replica {
                 process: name.clone(),
                 link: Arc::clone(&link),
                 referee: Arc::clone(&site.referee),
+                deletions: Arc::new(Deletions::new(plan.deletions)),
                 living: Arc::default(),
             };
             let called = format!("{name}/{}", provider_name(index));
@@ -146,6 +148,7 @@ impl Replica {
             slots: slots.clone(),
             ownership: site.ownership.clone(),
             settings: plan.settings.clone(),
+            retaining: plan.retaining,
             clock: ReplicaClock { began: Instant::now(), rate, time_of_day },
             name: name.clone(),
             stop: stop.clone(),
@@ -232,7 +235,7 @@ pub(crate) fn provider_name(cloud: usize) -> String {
 }
 
 /// The current providers, oldest first.
-fn providers(slots: &[Served], ownership: Ownership) -> Providers {
+fn providers(slots: &[Served], (ownership, retaining): (Ownership, Option<usize>)) -> Providers {
     let there = [true, ownership.second, ownership.younger];
     let entry = |(index, (slot, _)): (usize, (&Served, bool))| ProviderEntry {
         default: index == 0,
@@ -253,6 +256,7 @@ fn providers(slots: &[Served], ownership: Ownership) -> Providers {
             ProviderAddresses::default()
         },
         paused: ownership.paused == Some(index),
+        deletion_policy: if retaining == Some(index) { DeletionPolicy::Retain } else { DeletionPolicy::Delete },
         generation: slot.generation.subscribe(),
         rotations: slot.rotations.clone(),
         ..ProviderEntry::new(provider_name(index), Arc::clone(&slot.provider) as Arc<_>)
@@ -267,6 +271,8 @@ struct Life {
     slots: Vec<Served>,
     ownership: watch::Receiver<Ownership>,
     settings: ControllerSettings,
+    /// See [`Plan::retaining`].
+    retaining: Option<usize>,
     clock: ReplicaClock,
     name: String,
     stop: CancellationToken,
@@ -277,7 +283,7 @@ impl Life {
     /// Runs the process; returns the reason of its end. Invariant: a process that cancelled calls
     /// after SIGTERM does not say that all ended.
     async fn run(self) -> String {
-        let Self { elections, clients, slots, mut ownership, settings, clock, name, stop, story } = self;
+        let Self { elections, clients, slots, mut ownership, settings, retaining, clock, name, stop, story } = self;
         let config = ElectionConfig {
             namespace: "kube-system".to_owned(),
             lease: LEASE.to_owned(),
@@ -292,7 +298,7 @@ impl Life {
         let fence = leader.fence().clone();
         let metrics = ControllerMetrics::register(&mut registry);
         let clients = clients.map(|client| fenced(client, fence.clone()));
-        let known = watch::Sender::new(providers(&slots, *ownership.borrow_and_update()));
+        let known = watch::Sender::new(providers(&slots, (*ownership.borrow_and_update(), retaining)));
         let manager = Manager::new(clients, known.subscribe(), settings, metrics, Ledger::default()).fenced(fence);
         let (mut running, mut stopped) = (pin!(manager.run(stop.clone())), None);
         let ending = loop {
@@ -303,7 +309,7 @@ impl Life {
                 ending = &mut running => break ending,
                 Ok(()) = ownership.changed() => {
                     story.tell(&name, "takes up other claims");
-                    known.send_replace(providers(&slots, *ownership.borrow_and_update()));
+                    known.send_replace(providers(&slots, (*ownership.borrow_and_update(), retaining)));
                 }
             }
         };

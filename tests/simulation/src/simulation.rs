@@ -51,6 +51,9 @@ const OUTAGES_BUSY: [(u32, Outage); 3] = [(1, Outage::Fails), (1, Outage::Hangs)
 /// The shortest time for which calls do not end: such calls are few.
 const HANGS_MIN: Duration = Duration::from_secs(90);
 
+/// Share of the events at which people also let a deletion through, where there is a budget.
+const LET_THROUGH: f64 = 0.1;
+
 /// The result of a day.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -131,8 +134,10 @@ struct Day {
     outages: Chance,
     /// Draws which Services people pause.
     pauses: Chance,
-    /// Draws which load balancers people keep and ask for.
+    /// Draws which load balancers people keep, ask for and hand on.
     retention: Chance,
+    /// Draws which deletions people let through the budget of deletions.
+    deletions: Chance,
     /// When processes that were cut off reach the API again.
     reached_again: Vec<(Instant, String)>,
     /// When expired tokens are replaced, and of which cloud.
@@ -172,6 +177,7 @@ impl Day {
         let outages = Chance::of(plan.seed, "outages");
         let pauses = Chance::of(plan.seed, "paused Services");
         let retention = Chance::of(plan.seed, "retained load balancers");
+        let deletions = Chance::of(plan.seed, "deletions let through");
         Self {
             plan,
             site,
@@ -184,6 +190,7 @@ impl Day {
             outages,
             pauses,
             retention,
+            deletions,
             reached_again: Vec::new(),
             rotations: Vec::new(),
             frozen: Vec::new(),
@@ -268,12 +275,7 @@ impl Day {
         let time = self.chance.milliseconds(1_000..=60_000);
         self.site.referee.operation();
         self.site.referee.look();
-        if self.pauses.once_in(self.plan.pauses) {
-            self.people.pause_some_service(&mut self.pauses).await;
-        }
-        if self.retention.once_in(self.plan.retention) {
-            self.people.keep_or_ask(&mut self.retention).await;
-        }
+        self.care_for_load_balancers().await;
         match self.chance.weighted(&weights).unwrap_or(Event::People) {
             Event::People => self.people.act().await,
             Event::Token => {
@@ -309,6 +311,22 @@ impl Day {
                 self.rival.act_until(Instant::now() + time);
             }
             event => self.befall_process(event, time),
+        }
+    }
+
+    /// What people do with Services on some days beside the event.
+    async fn care_for_load_balancers(&mut self) {
+        if self.pauses.once_in(self.plan.pauses) {
+            self.people.pause_some_service(&mut self.pauses).await;
+        }
+        if self.retention.once_in(self.plan.retention) {
+            match self.retention.once_in(0.5) {
+                true => self.people.keep_or_ask(&mut self.retention).await,
+                false => self.people.begin_to_hand_on(&mut self.retention).await,
+            }
+        }
+        if self.plan.deletions.is_some() && self.deletions.once_in(LET_THROUGH) {
+            self.people.let_some_deletion_through(&mut self.deletions).await;
         }
     }
 

@@ -161,11 +161,12 @@ impl LoadBalancers for SlotProvider {
 
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
         let slot = (&*self.slot.name, self.slot.status().borrow().generation);
-        self.referee.deletion_begins(slot, service);
+        let about = (service, uid(call).unwrap_or_default());
+        self.referee.deletion_begins(slot, about);
         let answer =
             on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service));
         match answer {
-            Ok(()) => self.referee.deletion_succeeds(slot, service),
+            Ok(()) => self.referee.deletion_succeeds(slot, about),
             Err(_) => self.referee.may_delete_again(&service.uid),
         }
         answer
