@@ -23,7 +23,9 @@ The archive has plain files, which any editor and kubectl show:
   health/              /livez and /readyz of each pod; a pod that listens on
                        its loopback address alone cannot be asked
   manager/             with --server: /livez, /readyz, /providers, /configz and
-                       /metrics of that manager
+                       /metrics of that manager, and of a leader what skysail
+                       explain service says about each Service whose load
+                       balancer is not settled, at most 100
 
 Secrets and ConfigMaps are not read. The word REDACTED stands in place of the
 cloud-configs of the Providers, of values of environment variables, and of
@@ -37,8 +39,9 @@ Examples:
   tar xzf bundle.tar.gz
 
 Required permissions: list of the objects above, and get of pods/log and
-pods/proxy in the manager's namespace. What the account may not read is left
-out, and contents.txt says so.";
+pods/proxy in the manager's namespace; with --server get of the manager's
+paths, also of '/services/*'. What the account may not read is left out, and
+contents.txt says so.";
 
 /// `skysail support-bundle`.
 #[derive(Debug, Args)]

@@ -4,6 +4,8 @@
 mod page;
 mod service;
 
+pub(super) use self::service::unsettled;
+
 use std::fmt::Write as _;
 
 use anyhow::anyhow;

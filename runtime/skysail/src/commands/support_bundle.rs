@@ -8,6 +8,7 @@
 mod archive;
 mod read;
 mod redact;
+mod services;
 
 use std::{
     io::Write as _,
@@ -57,17 +58,21 @@ async fn support_bundle(args: &SupportBundleArgs) -> anyhow::Result<()> {
     let mut bundle = Bundle::new(&redaction);
     let (namespace, selector) = (&*args.namespace, &*args.selector);
     let cluster = read::Cluster { client: &client, namespace, selector, redaction: &redaction };
-    match cluster.version().await {
+    let services = match cluster.version().await {
         Ok(version) => {
             bundle.add("version.json", Ok(version));
-            cluster.read(&mut bundle).await;
+            cluster.read(&mut bundle).await
         }
         // The manager may say why its API server does not answer.
-        Err(error) if manager.is_some() => bundle.add("version.json", Err(error)),
+        Err(error) if manager.is_some() => {
+            bundle.add("version.json", Err(error));
+            Vec::new()
+        }
         Err(error) => return Err(error).or_exit(Reason::Unreachable),
-    }
+    };
     if let Some((client, server)) = &manager {
         read::of_manager(client, server, &redaction, &mut bundle).await;
+        services::add((client, server), &redaction, &services, &mut bundle).await;
     }
     // write
     let program = env!("CARGO_PKG_VERSION");

@@ -53,6 +53,16 @@ fn line(name: &str, text: &str) -> String {
     format!("  {name:NAME_WIDTH$}{}", plain(text))
 }
 
+/// Whether nothing is left to do for the Service, or another controller serves it.
+pub(super) fn is_settled(explanation: &ServiceExplanation) -> bool {
+    let ServiceExplanation { object, owner, plan, paused, last_outcome, .. } = explanation;
+    let failed = last_outcome.as_ref().is_some_and(|outcome| outcome.message.is_some());
+    object.as_ref().is_some_and(|object| match owner.provider {
+        None => !object.ingress.is_empty() && !object.deleting && plan.step == "Nothing",
+        Some(_) => !object.deleting && paused.is_none() && !failed && plan.step == "Nothing",
+    })
+}
+
 /// The state in a few words.
 fn headline(explanation: &ServiceExplanation) -> String {
     let ServiceExplanation { object, owner, plan, paused, queue, last_outcome, .. } = explanation;

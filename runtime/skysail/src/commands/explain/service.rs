@@ -41,7 +41,7 @@ async fn explain(args: &ExplainServiceArgs) -> anyhow::Result<()> {
     };
     // read (client)
     let client = manager_port::client(server, &args.manager, "explain").await.or_exit(Reason::Usage)?;
-    let document = asked(client, &manager_port::shown(server), &args.service).await?;
+    let document = asked(&client, &manager_port::shown(server), &args.service).await?;
     // print
     let text = match args.output {
         DocumentFormat::Text => page::of(&document),
@@ -51,17 +51,43 @@ async fn explain(args: &ExplainServiceArgs) -> anyhow::Result<()> {
     output::print(text.as_bytes())
 }
 
-async fn asked(
-    client: Client,
+async fn asked(client: &Client, server: &str, object: &ObjectPath) -> anyhow::Result<ServiceDocument> {
+    let path = path_of(object);
+    understood(answered(client, server, &path).await?, server, &path)
+}
+
+/// The page about a Service that is not settled; none about another one, and about one that the
+/// manager does not know.
+///
+/// # Errors
+/// The manager does not answer or is not the leader.
+pub(in crate::commands) async fn unsettled(
+    client: &Client,
     server: &str,
-    ObjectPath { namespace, name }: &ObjectPath,
-) -> anyhow::Result<ServiceDocument> {
-    let path = format!("/services/{namespace}/{name}");
-    let answer = manager_port::get(&client, server, &path, ANSWER_BYTES_MAX).await.or_exit(Reason::Unreachable)?;
-    if let Some(refused) = refused(&answer, server) {
-        return Err(refused);
+    object: &ObjectPath,
+) -> anyhow::Result<Option<String>> {
+    let path = path_of(object);
+    let answer = answered(client, server, &path).await?;
+    if answer.0 == StatusCode::NOT_FOUND && is_about_a_service(&answer.1) {
+        return Ok(None);
     }
-    manager_port::understood(answer, server, &manager_port::Path { path: &path, rule: RULE })
+    let document = understood(answer, server, &path)?;
+    Ok((!page::is_settled(&document.explanation)).then(|| page::of(&document)))
+}
+
+fn path_of(ObjectPath { namespace, name }: &ObjectPath) -> String {
+    format!("/services/{namespace}/{name}")
+}
+
+async fn answered(client: &Client, server: &str, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    manager_port::get(client, server, path, ANSWER_BYTES_MAX).await.or_exit(Reason::Unreachable)
+}
+
+fn understood(answer: (StatusCode, Bytes), server: &str, path: &str) -> anyhow::Result<ServiceDocument> {
+    match refused(&answer, server) {
+        Some(refused) => Err(refused),
+        None => manager_port::understood(answer, server, &manager_port::Path { path, rule: RULE }),
+    }
 }
 
 /// The answers that only this path has.

@@ -24,8 +24,9 @@ use skysail_controllers::names::{LOAD_BALANCER_FINALIZER, PROVIDER_KIND, SYSTEM_
 use skysail_serving::options::SECURE_PORT;
 use tokio::time::timeout;
 
-use super::{archive::Bundle, redact::Redaction};
+use super::{archive::Bundle, redact::Redaction, services};
 use crate::{
+    args::ObjectPath,
     cluster::list_all,
     commands::{manager_port, run::api_resource},
     output,
@@ -45,6 +46,9 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 const CHECKS: [(&str, &str); 2] = [("livez", "/livez?verbose"), ("readyz", "/readyz?verbose")];
 /// The other paths of a manager.
 const STATE: [(&str, &str); 3] = [("providers", "/providers"), ("configz", "/configz"), ("metrics", "/metrics")];
+
+/// File of the Services.
+const SERVICES: &str = "services.yaml";
 
 /// The kinds of objects about which the manager emits Events.
 const KINDS: [&str; 5] = [PROVIDER_KIND, "Node", "Service", "Namespace", "Lease"];
@@ -79,12 +83,24 @@ impl Cluster<'_> {
         Ok((output::json(&version)?, version.git_version))
     }
 
-    /// Reads all parts, and says which one is being read.
-    pub(super) async fn read(&self, bundle: &mut Bundle<'_>) {
+    /// Reads all parts, and says which one is being read; returns the Services that have or had a
+    /// load balancer.
+    pub(super) async fn read(&self, bundle: &mut Bundle<'_>) -> Vec<ObjectPath> {
+        let mut paths = Vec::new();
         for list in self.lists() {
             output::say(&format!("reading {}", list.file));
-            bundle.add(list.file, self.list(&list).await);
+            let objects = self.list(&list).await;
+            if let (SERVICES, Ok(objects)) = (list.file, &objects) {
+                paths = services::paths(objects);
+            }
+            bundle.add(list.file, objects.and_then(|objects| self.yaml(typed(objects, &list.resource))));
         }
+        self.of_deployments(bundle).await;
+        paths
+    }
+
+    /// The manager's Deployments, and the logs and checks of its pods.
+    async fn of_deployments(&self, bundle: &mut Bundle<'_>) {
         output::say("reading the manager's Deployments and pods");
         let deployments = self.labelled(&ApiResource::erase::<Deployment>(&())).await;
         bundle.add("deployments.yaml", deployments.and_then(|deployments| self.yaml(deployments)));
@@ -122,13 +138,13 @@ impl Cluster<'_> {
         [
             all("providers.yaml", api_resource(), |_, _| true),
             all("nodes.yaml", ApiResource::erase::<Node>(&()), |_, _| true),
-            all("services.yaml", ApiResource::erase::<Service>(&()), has_load_balancer),
+            all(SERVICES, ApiResource::erase::<Service>(&()), has_load_balancer),
             all("events.yaml", ApiResource::erase::<Event>(&()), is_about_the_manager),
             List { namespaces: of_leases, ..all("leases.yaml", ApiResource::erase::<Lease>(&()), |_, _| true) },
         ]
     }
 
-    async fn list(&self, list: &List<'_>) -> anyhow::Result<(String, String)> {
+    async fn list(&self, list: &List<'_>) -> anyhow::Result<Vec<DynamicObject>> {
         let apis: Vec<Api<DynamicObject>> = if list.namespaces.is_empty() {
             vec![Api::all_with(self.client.clone(), &list.resource)]
         } else {
@@ -140,7 +156,7 @@ impl Cluster<'_> {
             let listed = list_all(api).await.map_err(said)?;
             objects.extend(listed.into_iter().filter(|object| (list.keep)(object, self.namespace)));
         }
-        self.yaml(typed(objects, &list.resource))
+        Ok(objects)
     }
 
     /// The objects of the manager's namespace with its label.

@@ -9,7 +9,8 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use super::{archive::Bundle, new_beside, read, redact::Redaction, write};
+use super::{archive::Bundle, new_beside, read, redact::Redaction, services, write};
+use crate::args::ObjectPath;
 
 fn list(items: &[Value]) -> (u16, String) {
     (200, json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items }).to_string())
@@ -27,6 +28,15 @@ fn object(name: &str, more: Value) -> Value {
     object
 }
 
+fn namespaced(mut object: Value) -> Value {
+    object["metadata"]["namespace"] = json!("shop");
+    object
+}
+
+fn path(name: &str) -> ObjectPath {
+    ObjectPath { namespace: "shop".to_owned(), name: name.to_owned() }
+}
+
 /// What the API server answers. Everything that is secret there is `s3cret`.
 fn answer(path: &str, query: &str) -> (u16, String) {
     let about = |kind: &str| object(kind, json!({ "regarding": { "kind": kind }, "note": "token=s3cret" }));
@@ -36,7 +46,7 @@ fn answer(path: &str, query: &str) -> (u16, String) {
         }
         "/api/v1/nodes" => refused(403, "nodes is forbidden\u{1b}[2J"),
         "/api/v1/services" => list(&[
-            object("web", json!({ "spec": { "type": "LoadBalancer" } })),
+            namespaced(object("web", json!({ "spec": { "type": "LoadBalancer" } }))),
             object("internal", json!({ "spec": { "type": "ClusterIP" } })),
         ]),
         "/apis/events.k8s.io/v1/events" => list(&[about("Node"), about("Pod")]),
@@ -62,7 +72,8 @@ async fn bundle(redaction: &Redaction) -> Bundle<'_> {
     let client = Client::new(service, "default");
     let cluster = read::Cluster { client: &client, namespace: "sky", selector: "a=b", redaction };
     let mut bundle = Bundle::new(redaction);
-    cluster.read(&mut bundle).await;
+    let services = cluster.read(&mut bundle).await;
+    assert_eq!(services, [path("web")]);
     bundle
 }
 
@@ -151,5 +162,72 @@ fn only_this_account_can_read_the_archive() {
     assert!(
         error.starts_with("--file: cannot create a file in ") && error.ends_with("absent: entity not found"),
         "{error}"
+    );
+}
+
+/// A manager's answer about a Service: its plan, and how its last run ended.
+fn document(name: &str, step: &str, failed: Option<&str>) -> String {
+    let object =
+        json!({ "uid": "u", "wantsLoadBalancer": true, "deleting": false, "finalizers": [], "ingress": ["1.2.3.4"] });
+    let outcome = json!({ "agoMs": 1, "provider": "sim", "step": step, "code": "Denied", "message": failed });
+    json!({
+        "namespace": "shop", "name": name, "object": object, "owner": { "provider": "sim", "reason": "default" },
+        "plan": { "step": step, "reason": "r" }, "lastOutcome": outcome, "calls": [],
+    })
+    .to_string()
+}
+
+/// The files of the Services and what is missing, from a manager that answers like this.
+async fn of_services(names: &[&str], answer: impl Fn(&str) -> (u16, String) + Clone + Send + 'static) -> String {
+    let service = service_fn(move |request: Request<Body>| {
+        let (status, body) = answer(request.uri().path());
+        let answer = Response::builder().status(status).body(Body::from(body.into_bytes())).unwrap();
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let redaction = Redaction::new(false).unwrap();
+    let mut bundle = Bundle::new(&redaction);
+    let paths: Vec<ObjectPath> = names.iter().map(|name| path(name)).collect();
+    services::add((&Client::new(service, "default"), "https://m:1"), &redaction, &paths, &mut bundle).await;
+    let archive = bundle.archive("b", "", 1).unwrap();
+    let mut all = String::new();
+    for file in tar::Archive::new(GzDecoder::new(&*archive)).entries().unwrap() {
+        file.unwrap().read_to_string(&mut all).unwrap();
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_settled_is_explained_without_secrets_and_the_others_are_left_out() {
+    let all = of_services(&["web", "settled", "gone", "failing"], |path| match path {
+        "/services/shop/web" => (200, document("web", "Ensure", None)),
+        "/services/shop/settled" => (200, document("settled", "Nothing", None)),
+        "/services/shop/failing" => (200, document("failing", "Nothing", Some("401: password=s3cret"))),
+        _ => {
+            let details = json!({ "kind": "services", "name": "gone" });
+            let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "message": "there is no Service", "details": details, "code": 404 });
+            (404, status.to_string())
+        }
+    })
+    .await;
+    assert!(
+        all.contains("manager/services/shop/web.txt") && all.contains("manager/services/shop/failing.txt"),
+        "{all}"
+    );
+    assert!(all.contains("Service shop/web: has a step to do") && all.contains("password=REDACTED"), "{all}");
+    assert!(!all.contains("settled") && !all.contains("gone") && !all.contains("s3cret"), "{all}");
+}
+
+#[tokio::test]
+async fn pages_are_bounded_and_a_manager_that_does_not_know_is_asked_once() {
+    let names: Vec<String> = (0..150).map(|number| format!("web-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let all = of_services(&names, |path| (200, document(path.rsplit('/').next().unwrap(), "Ensure", None))).await;
+    assert_eq!(all.matches("manager/services/shop/").count(), 100, "{all}");
+    assert!(all.contains("missing: more than 100 Services are not settled"), "{all}");
+    let all = of_services(&names, |_| refused(503, "this manager is not the leader; ask host_1")).await;
+    assert_eq!(
+        all.matches("missing: the manager at https://m:1 does not know: this manager is not the leader").count(),
+        1,
+        "{all}"
     );
 }

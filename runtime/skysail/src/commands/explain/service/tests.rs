@@ -20,7 +20,7 @@ async fn answered(status: u16, body: String) -> anyhow::Result<ServiceDocument> 
         async move { Ok::<_, Infallible>(answer) }
     });
     let path = ObjectPath { namespace: "shop".to_owned(), name: "web".to_owned() };
-    asked(Client::new(service, "default"), "https://m:1", &path).await
+    asked(&Client::new(service, "default"), "https://m:1", &path).await
 }
 
 fn status(code: u16, message: &str, details: &Value) -> String {
