@@ -72,6 +72,8 @@ const NOTATION: &str = "DURATION is written as in Go: 250ms, 5s, 1m30s, 1.5h.";
 /// The first argument that makes this process the compile jail of its parent. It is internal: no
 /// help text and no completion offers it.
 pub(crate) const COMPILE: &str = "__compile";
+/// The first argument that starts the manager.
+pub(crate) const RUN: &str = "run";
 
 /// One Kubernetes cloud-controller-manager for every cloud.
 ///
@@ -88,6 +90,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the manager against a cluster.
+    #[command(name = RUN)]
     Run(Box<RunArgs>),
     /// Run a simulated cluster, a simulated cloud and the manager in this terminal.
     #[cfg(feature = "dev")]

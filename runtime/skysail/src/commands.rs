@@ -28,17 +28,26 @@ mod support_bundle;
 mod symbolize;
 mod test;
 
-use crate::args::Command;
+use std::ffi::OsStr;
+
+use self::run::Control;
+use crate::args::{Command, RUN};
+
+/// Listens for the signals that stop the manager, if the first word of the command line starts the
+/// manager.
+pub(crate) fn control(first: Option<&OsStr>) -> Option<anyhow::Result<Control>> {
+    first.is_some_and(|word| word == RUN).then(Control::start)
+}
 
 /// Runs the chosen command to its end.
 ///
 /// # Errors
 /// The command failed; `exit` turns the error into an exit code.
-pub(crate) fn run(command: Command) -> anyhow::Result<()> {
+pub(crate) fn run(command: Command, control: Option<anyhow::Result<Control>>) -> anyhow::Result<()> {
     // The process installs rustls's crypto provider only here, so the installation cannot fail.
     drop(rustls::crypto::ring::default_provider().install_default());
     match command {
-        Command::Run(args) => run::run(*args),
+        Command::Run(args) => run::run(*args, control.unwrap_or_else(Control::start)?),
         #[cfg(feature = "dev")]
         Command::Dev(args) => dev::run(args),
         #[cfg(feature = "dev")]

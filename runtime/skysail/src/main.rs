@@ -33,9 +33,11 @@ fn main() -> ExitCode {
         return skysail_host::jail::child_main();
     }
     skysail_host::allocator::hold_little_free_memory();
+    // Before the flags are read: a signal ends a process that does not listen for it.
+    let control = commands::control(std::env::args_os().nth(1).as_deref());
     let mut words = std::env::args_os();
     exit::code_of(match CalledAs::of(words.next()) {
         CalledAs::Completion => kubectl_plugin::print_candidates(words),
-        called_as => commands::run(kubectl_plugin::parse(called_as).command),
+        called_as => commands::run(kubectl_plugin::parse(called_as).command, control),
     })
 }

@@ -40,6 +40,7 @@ use provider_statuses::ProviderStatuses;
 use resources::Reporter;
 pub(super) use resources::{Resources, api_resource};
 use serving::{Health, Servers};
+pub(crate) use threads::Control;
 use threads::{Beats, Threads, within};
 
 use crate::{
@@ -51,7 +52,7 @@ use crate::{
     leadership::{self, Elections, Leadership, LeaseControllers},
     provider_file::{self, ProviderFile},
     providers::{self, Fleet, Owner, Surroundings},
-    signals::{OF_A_SERVICE, Signals},
+    signals::Signals,
     telemetry::{self, Traces, Verbosity},
 };
 
@@ -62,18 +63,19 @@ const CLUSTER_WAIT: Duration = Duration::from_secs(10);
 /// Pause between two requests in that time.
 const CLUSTER_PERIOD: Duration = Duration::from_millis(250);
 
-/// Runs the manager to its end.
+/// Runs the manager to its end, or to a signal that `control` receives.
 ///
 /// # Errors
 /// A file or a flag is invalid, the cluster does not answer, or a task failed.
-pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    let Threads { work, control } = Threads::start()?;
+pub(crate) fn run(args: RunArgs, control: Control) -> anyhow::Result<()> {
+    let Control { runtime, signals } = control;
+    let Threads { work, control } = Threads::beside(runtime)?;
     let start = |endpoint| Traces::start(endpoint, args.traces.traces_sampling_rate_per_million, work.handle().clone());
     let traces = args.traces.endpoint().map(start).transpose().or_exit(Reason::Usage)?;
     let (filter, format) = (args.log.filter(), args.log.logging_format);
     let verbosity = telemetry::init_with(filter, format, traces.as_ref()).or_exit(Reason::Usage)?;
     raise_open_files();
-    let outcome = work.block_on(serve(args, verbosity, control.handle()));
+    let outcome = work.block_on(serve(args, verbosity, control.handle(), signals));
     if let Some(traces) = traces {
         traces.end();
     }
@@ -109,9 +111,8 @@ fn raise_open_files() {
     }
 }
 
-async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow::Result<()> {
+async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle, signals: Signals) -> anyhow::Result<()> {
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
-    let signals = within(control, async { Signals::listen(&OF_A_SERVICE) }).await?;
     tasks.spawn_on(stop_on_signal(signals, stop.clone()), control);
     let Some(prepared) = stop.run_until_cancelled(prepare(args, verbosity, stop.clone(), control)).await else {
         // Nothing has started that needs an orderly end.

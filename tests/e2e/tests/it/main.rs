@@ -9,6 +9,7 @@ mod deletion_budget;
 mod documents;
 mod election;
 mod explain;
+mod first_signal;
 mod image;
 mod killed;
 mod leaks;

@@ -20,11 +20,36 @@ use tokio::{
     time::{Instant, interval},
 };
 
+use crate::signals::{OF_A_SERVICE, Signals};
+
 /// Period of the heartbeat of the work runtime.
 const BEAT: Duration = Duration::from_secs(1);
 /// Longest time without a heartbeat before the liveness check fails. A compilation in parallel
 /// delays a heartbeat by seconds only.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
+
+/// The control runtime, which listens for the signals that stop the manager.
+pub(crate) struct Control {
+    pub(super) runtime: Runtime,
+    pub(super) signals: Signals,
+}
+
+impl Control {
+    /// Starts the control runtime. Until then a signal ends the process as signals do by default,
+    /// so that the parent sees no clean end.
+    ///
+    /// # Errors
+    /// The system has no thread, or the process cannot listen for a signal.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let control = Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build();
+        let runtime = control.context("cannot start tokio's control thread")?;
+        let signals = {
+            let _entered = runtime.enter();
+            Signals::listen(&OF_A_SERVICE)?
+        };
+        Ok(Self { runtime, signals })
+    }
+}
 
 /// Both runtimes.
 pub(super) struct Threads {
@@ -33,14 +58,13 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts both.
+    /// Starts the work runtime beside the control runtime.
     ///
     /// # Errors
-    /// The system has no threads for them.
-    pub(super) fn start() -> anyhow::Result<Self> {
-        let control = Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build();
+    /// The system has no threads for it.
+    pub(super) fn beside(control: Runtime) -> anyhow::Result<Self> {
         let work = Runtime::new().context("cannot start tokio")?;
-        Ok(Self { work, control: control.context("cannot start tokio's control thread")? })
+        Ok(Self { work, control })
     }
 }
 

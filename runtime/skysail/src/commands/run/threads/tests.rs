@@ -26,7 +26,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{BEAT, Beats, SILENCE_MAX, Threads, within};
+use super::{BEAT, Beats, Control, SILENCE_MAX, Threads, within};
 use crate::{
     args::{Args, Command, RunArgs},
     commands::run::{lead, serving::Servers},
@@ -83,7 +83,7 @@ async fn endpoints() -> SecureServer {
 /// The tasks are spawned by the functions that the manager uses, on a thread of the work runtime.
 #[test]
 fn the_lease_is_renewed_and_the_port_is_served_while_all_other_threads_are_blocked() {
-    let threads = Threads::start().unwrap();
+    let threads = Threads::beside(Control::start().unwrap().runtime).unwrap();
     let control = threads.control.handle();
     let (server, stop) = (ApiServer::new(&ApiOptions::default()), CancellationToken::new());
     let mut tasks = JoinSet::new();
