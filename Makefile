@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo picture test test-openstack check simulate guests image release release-commit manifests bench bench-providers fmt
+.PHONY: help setup demo picture test test-openstack test-kubernetes check simulate guests image release release-commit manifests bench bench-providers fmt
 MAKEFLAGS += --no-print-directory
 
 # Runs a command with the tools that .ci/setup found or built.
@@ -35,11 +35,14 @@ picture: ## run the demonstration and draw its output as deploy/docs/demo.svg, t
 	@$(with) "$${CARGO_TARGET_DIR:-target}/debug/skysail" dev --demo | sed '/^Results/,$$d' | .ci/terminal-svg 'make demo' >deploy/docs/demo.svg.new
 	@mv deploy/docs/demo.svg.new deploy/docs/demo.svg
 
-test: ## all tests but those of test-openstack, also against a real API server and a real Incus (root or sudo; about an hour from nothing)
+test: ## all tests but those of the next two, also against a real API server and a real Incus (root or sudo; about an hour from nothing)
 	@.ci/test
 
 test-openstack: ## the suite of every provider against the real services of OpenStack, and packets through its load balancers (root or sudo)
 	@.ci/test openstack
+
+test-kubernetes: ## the end-to-end tests on the API server of another minor version of Kubernetes: KUBERNETES=1.34 (root or sudo)
+	@.ci/test kubernetes "$(KUBERNETES)"
 
 check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no root
 	@.ci/setup check

@@ -1,11 +1,10 @@
 #!/bin/sh
 # Builds main.go, one binary that is an etcd and a kube-apiserver. Takes 3 minutes on
 # 2 cores, modules included.
-# usage: build.sh OUT_FILE KUBERNETES_VERSION ETCD_VERSION     (versions without v; Go 1.26)
+# usage: build.sh OUT_FILE KUBERNETES_VERSION     (the version without v; Go 1.26)
 set -eu
 out=$1
 kubernetes=$2
-etcd=$3
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -14,9 +13,16 @@ cd "$work"
 echo "apiserver: downloading the modules of Kubernetes $kubernetes" >&2
 dir=$(go mod download -json "k8s.io/kubernetes@v$kubernetes" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 minor=${kubernetes#1.}
+# A release of Kubernetes names the etcd and the behaviour of Go that it was tested with.
+etcd=$(sed -n 's#^	go.etcd.io/etcd/server/v3 v\([^ ]*\).*#\1#p' "$dir/go.mod")
+godebug=$(sed -n 's/^godebug //p' "$dir/go.mod")
+if [ -z "$etcd" ] || [ -z "$godebug" ]; then
+    echo "apiserver: $dir/go.mod requires no etcd, or has no godebug; adapt $0 to Kubernetes $kubernetes" >&2
+    exit 1
+fi
 # k8s.io/kubernetes names its siblings by relative path: who imports it has to name their releases.
 {
-    printf 'module skysail.dev/tests/apiserver\n\ngo 1.26.0\n\ngodebug default=go1.26\n\n'
+    printf 'module skysail.dev/tests/apiserver\n\ngo 1.26.0\n\ngodebug %s\n\n' "$godebug"
     printf 'require (\n\tk8s.io/kubernetes v%s\n\tgo.etcd.io/etcd/server/v3 v%s\n\tk8s.io/component-base v0.%s\n)\n\n' \
         "$kubernetes" "$etcd" "$minor"
     printf 'replace (\n'

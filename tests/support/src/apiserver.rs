@@ -2,8 +2,8 @@
 //!
 //! `KUBEBUILDER_ASSETS` names a folder with the binaries `kube-apiserver` and `etcd`, as everywhere
 //! in the ecosystem. Where it is not set, `apiserver/build.sh` builds one Go program that is both,
-//! once, into a cache folder. Where neither works, starting fails and says what is missing; nothing
-//! is skipped.
+//! once for each release, into a cache folder. Where neither works, starting fails and says what is
+//! missing; nothing is skipped.
 
 mod binaries;
 
