@@ -9,6 +9,8 @@ go_wanted=1.26
 # A third-party client of registries. It declares no Rust version and builds with the pinned one.
 wkg_wanted=0.16.1
 helm_wanted=4.3.1
+# Copies artifacts with their signatures from registry to registry.
+oras_wanted=1.3.6
 # Makes the signatures of a release.
 cosign_wanted=3.1.3
 # The CustomResourceDefinitions of this version validate the monitors and rules of the chart.

@@ -39,10 +39,12 @@ const PAGES: [&str; 6] = [
 const CHART: &str = "deploy/chart/README.md";
 
 /// The pages whose commands another test runs, or none: page, and which test or why.
-const ELSEWHERE: [(&str, &str); 7] = [
+const ELSEWHERE: [(&str, &str); 9] = [
     ("README.md", "CI runs `make test`, and tests/it the demonstration"),
+    ("deploy/docs/quickstart.md", "quickstart.rs follows it"),
+    ("deploy/docs/air-gap.md", "air_gap.rs runs its commands"),
     ("deploy/docs/signatures.md", "the public Sigstore cannot be reached here; release.rs runs cosign with a key"),
-    ("deploy/docs/releases.md", "release.rs verifies a release with its commands, and copies a layout"),
+    ("deploy/docs/releases.md", "release.rs verifies a release with its commands, and air_gap.rs publishes one"),
     ("deploy/docs/plan.md", "plan.rs runs its command"),
     ("deploy/docs/services.md", "pauses.rs, retained.rs and deletion_budget.rs run its commands"),
     ("deploy/docs/write-a-provider.md", "write_a_provider.rs follows it"),
@@ -50,9 +52,8 @@ const ELSEWHERE: [(&str, &str); 7] = [
 ];
 
 /// How a command begins that is not run, and why.
-const NOT_RUN: [(&str, &str); 4] = [
+const NOT_RUN: [(&str, &str); 3] = [
     ("wkg ", "other_tools.rs pushes with it"),
-    ("oras ", "the program cannot be had here; other_tools.rs pushes with its Python package"),
     ("python3 -c 'import oras", "other_tools.rs pushes with it"),
     ("aws ", "a command of a cloud that is not here"),
 ];
@@ -256,7 +257,9 @@ impl Reader {
         fs::write(at("bin/kubectl"), KUBECTL)?;
         fs::set_permissions(at("bin/kubectl"), fs::Permissions::from_mode(0o755))?;
         symlink(skysail()?.canonicalize()?, at("bin/skysail"))?;
-        symlink(Path::new(&installed("bin/helm")?).canonicalize()?, at("bin/helm"))?;
+        for name in ["helm", "oras"] {
+            symlink(Path::new(&installed(&format!("bin/{name}"))?).canonicalize()?, at(&format!("bin/{name}")))?;
+        }
         Ok(Self { manager: None, server, registry, _cloud: cloud, digest: digest_of(&wasm)?, folder })
     }
 
@@ -366,7 +369,7 @@ impl Reader {
 }
 
 /// The first example in YAML of a page.
-fn example(path: &str) -> Result<Value> {
+pub(crate) fn example(path: &str) -> Result<Value> {
     let text = page(path)?;
     let (_, yaml) = text.split_once("```yaml\n").context("no example")?;
     let (yaml, _) = yaml.split_once("```").context("no end")?;

@@ -1,7 +1,9 @@
 //! The end-to-end tests. Each sets up its environment, and fails if it cannot.
 
+mod air_gap;
 mod as_users_see_it;
 mod busy_api_server;
+mod catalogue;
 mod chart;
 mod cloud_alone;
 mod config_map;
@@ -22,6 +24,7 @@ mod pauses;
 mod plan;
 mod provider_definition;
 mod provider_resources;
+mod quickstart;
 mod real_incus;
 mod real_mounts;
 mod real_registry;

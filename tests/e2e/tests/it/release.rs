@@ -29,15 +29,15 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const CHANGE: &str = "- One change.";
 
 /// A copy of the repository, with its own history, and the folder for its releases.
-struct Checkout {
+pub(crate) struct Checkout {
     folder: TempDir,
-    version: String,
+    pub(crate) version: String,
 }
 
 impl Checkout {
     /// Copies what git tracks or would track, so that the scripts of a working tree are tested. One
     /// provider stays, because each takes seconds.
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let version = run(skysail()?, &["--version"])?;
         let version = version.split(' ').next_back().context("no version")?.to_owned();
         let checkout = Self { folder: TempDir::new()?, version };
@@ -60,7 +60,7 @@ impl Checkout {
         self.folder.path().join(name)
     }
 
-    fn at(&self, name: &str) -> String {
+    pub(crate) fn at(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
@@ -80,7 +80,7 @@ impl Checkout {
     }
 
     /// Commits a changelog with a section of the version, and moves the version's tag there.
-    fn tag(&self) -> Result<()> {
+    pub(crate) fn tag(&self) -> Result<()> {
         self.change(&["## Unreleased", &format!("## {} - 2026-01-01", self.version), CHANGE])?;
         self.git(&["tag", "--force", &format!("v{}", self.version)]).map(drop)
     }
@@ -102,14 +102,20 @@ impl Checkout {
 
     /// Makes a release of the program under test, and returns its folder.
     fn release(&self, name: &str, variables: &[&str]) -> Result<PathBuf> {
+        let components = component("incus")?.canonicalize()?.with_file_name("");
+        self.release_of(&components, name, variables)
+    }
+
+    /// The same of the components in this folder.
+    pub(crate) fn release_of(&self, components: &Path, name: &str, variables: &[&str]) -> Result<PathBuf> {
         let program = skysail()?.canonicalize()?.display().to_string();
-        let components = component("incus")?.canonicalize()?.with_file_name("").display().to_string();
+        let components = components.display().to_string();
         self.script("make", &["assemble", &program, &components, &self.at(name)], variables)?;
         Ok(self.path(name))
     }
 
     /// A key pair of cosign: the variables with which a release is signed.
-    fn key(&self) -> Result<[String; 2]> {
+    pub(crate) fn key(&self) -> Result<[String; 2]> {
         let (cosign, key) = (installed("bin/cosign")?, self.at("cosign"));
         let arguments = ["COSIGN_PASSWORD=clear skies", &cosign, "generate-key-pair", "--output-key-prefix", &key];
         run("env", &arguments)?;
