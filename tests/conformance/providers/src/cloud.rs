@@ -31,6 +31,11 @@ pub trait Cloud: Sized + Send + Sync {
     /// machine reports the name, a name that no machine has proves nothing.
     const KNOWS_ALL_NAMES: bool = true;
 
+    /// Whether a request that fails gets one of the wrong answers of
+    /// [`faults`](crate::suite::faults) instead of each: the first request the first answer, the
+    /// second one the second. For services that need minutes where others need seconds.
+    const ANSWERS_IN_TURN: bool = false;
+
     /// Starts the cloud.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! What every provider has to do. Each function starts a world of its own and fails with a
 //! sentence.
 
+mod accounts;
 pub mod balancers;
 pub mod deletions;
 pub mod faults;

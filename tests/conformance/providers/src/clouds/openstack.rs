@@ -217,6 +217,7 @@ fn of_services(origins: &[String]) -> Result<&[String; SERVICES.len()]> {
 impl Cloud for OpenStack {
     const COMPONENT: &'static str = "openstack";
     const WAIT_MAX: Duration = Duration::from_millis(80);
+    const ANSWERS_IN_TURN: bool = true;
 
     async fn start() -> Result<Self> {
         Self::open(&AMPHORA).await

@@ -1,8 +1,11 @@
 //! Requests that fail at every place: the provider says why, and the next call completes the work.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -10,11 +13,12 @@ use skysail_provider::{Code, Error, NodeSet, Provider as _, Service};
 use tokio::time::Instant;
 
 use super::{
+    accounts::{Cases, in_accounts},
     balancers::{two_nodes, web},
     same,
 };
 use crate::{
-    cloud::Balancers,
+    cloud::{Balancers, Change},
     proxy::{Judge, Reply, Verdict},
     world::{CLUSTER, SETTLED_WITHIN, World, line, one_less},
 };
@@ -31,6 +35,9 @@ struct Failure {
     writes_only: bool,
     /// Whether the later requests of the call fail, too: the provider cannot help itself.
     lasts: bool,
+    /// The first request that fails so, and the distance to the next one, which is another test.
+    first: usize,
+    step: usize,
 }
 
 impl Failure {
@@ -38,35 +45,44 @@ impl Failure {
         const BROKEN: &[Code] = &[Code::Unavailable, Code::RetryAfter];
         const NOT_UNDERSTOOD: &[Code] = &[Code::Unavailable, Code::Internal, Code::RetryAfter];
         let html = "<html><head><title>Maintenance</title></head><body>Back soon</body></html>";
-        let always = |name, verdict: Verdict, codes| Self {
+        let fails = |name, judge: Judge, codes| Self {
             name,
-            judge: Arc::new(move |_| verdict.clone()),
+            judge,
             codes,
             writes_only: false,
             lasts: false,
+            first: 0,
+            step: 1,
         };
+        let always = |name, verdict: Verdict, codes| fails(name, Arc::new(move |_| verdict.clone()), codes);
         let answer = |status, body| Verdict::Answer(Reply::new(status, body));
-        vec![
-            always("a cut connection", Verdict::CutBefore, BROKEN),
-            always("a lost answer", Verdict::CutAfter, BROKEN),
+        let throttled: Judge = Arc::new(|request| Verdict::Answer(C::throttled(request)));
+        let exhausted: Judge = Arc::new(|request| C::quota_exceeded(request).map_or(Verdict::Pass, Verdict::Answer));
+        let mut answers = vec![
             always("500", answer(500, html), BROKEN),
             always("503", answer(503, ""), BROKEN),
             always("200 with HTML", answer(200, html), NOT_UNDERSTOOD),
-            Self {
-                name: "the rate limit",
-                judge: Arc::new(|request| Verdict::Answer(C::throttled(request))),
-                codes: &[Code::RetryAfter],
-                writes_only: false,
-                lasts: false,
-            },
-            Self {
-                name: "an exhausted quota",
-                judge: Arc::new(|request| C::quota_exceeded(request).map_or(Verdict::Pass, Verdict::Answer)),
-                codes: &[Code::Exhausted],
-                writes_only: true,
-                lasts: true,
-            },
-        ]
+            fails("the rate limit", throttled, &[Code::RetryAfter]),
+        ];
+        if C::ANSWERS_IN_TURN {
+            let step = answers.len();
+            for (first, answer) in answers.iter_mut().enumerate() {
+                (answer.first, answer.step) = (first, step);
+            }
+        }
+        let mut all = vec![
+            always("a cut connection", Verdict::CutBefore, BROKEN),
+            // A read whose answer is lost is to the provider and to the cloud a cut connection.
+            Self { writes_only: true, ..always("a lost answer", Verdict::CutAfter, BROKEN) },
+            Self { writes_only: true, lasts: true, ..fails("an exhausted quota", exhausted, &[Code::Exhausted]) },
+        ];
+        all.append(&mut answers);
+        all
+    }
+
+    /// The requests that fail so, each in a call of its own.
+    fn places(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.first..).step_by(self.step)
     }
 
     /// A write whose answer is lost.
@@ -77,6 +93,8 @@ impl Failure {
             codes: &[],
             writes_only: true,
             lasts: false,
+            first: 0,
+            step: 1,
         }
     }
 }
@@ -93,7 +111,7 @@ pub async fn the_next_ensure_completes_an_interrupted_one<C: Balancers + 'static
     let whole = world.cloud.balancers().await?;
     world.ensure_deleted(&service).await?;
     for failure in Failure::of::<C>() {
-        for place in 0.. {
+        for place in failure.places() {
             let there = format!("{} at request {place} of `ensure`", failure.name);
             if !interrupted(&world, &failure, place, async || {
                 world.ensure_once(CLUSTER, &service, &nodes).await.map(drop)
@@ -126,7 +144,7 @@ pub async fn the_next_update_completes_an_interrupted_one<C: Balancers + 'static
     let of_one = world.cloud.balancers().await?;
     let balancers = world.provider.load_balancers().context("the component has no load balancers")?;
     for failure in Failure::of::<C>() {
-        for place in 0.. {
+        for place in failure.places() {
             let there = format!("{} at request {place} of `update`", failure.name);
             let update = async || balancers.update(&world.call, CLUSTER, &service, &nodes).await;
             let more = interrupted(&world, &failure, place, update).await.with_context(|| there.clone())?;
@@ -151,7 +169,7 @@ pub async fn a_deletion_after_an_interrupted_ensure_leaves_nothing<C: Balancers 
     let (world, nodes, empty) = two_nodes::<C>().await?;
     let service = web(&world.cloud, "web");
     let failure = Failure::lost_answer();
-    for place in 0.. {
+    for place in failure.places() {
         let more =
             interrupted(&world, &failure, place, async || world.ensure_once(CLUSTER, &service, &nodes).await.map(drop))
                 .await?;
@@ -174,7 +192,7 @@ pub async fn the_next_deletion_completes_an_interrupted_one<C: Balancers + 'stat
     let service = web(&world.cloud, "web");
     // No quota is in the way of a deletion.
     for failure in Failure::of::<C>().into_iter().filter(|failure| failure.codes != [Code::Exhausted]) {
-        for place in 0.. {
+        for place in failure.places() {
             let there = format!("{} at request {place} of the deletion", failure.name);
             world.ensure(&service, &nodes).await?;
             let more =
@@ -197,28 +215,42 @@ pub async fn the_next_deletion_completes_an_interrupted_one<C: Balancers + 'stat
 /// # Errors
 /// The provider does otherwise.
 pub async fn the_next_ensure_completes_an_interrupted_change<C: Balancers + 'static>() -> Result<()> {
-    let (world, nodes, _) = two_nodes::<C>().await?;
+    in_accounts(C::start().await?.changes(), interrupt_each_change::<C>).await
+}
+
+/// Interrupts the changes that are left, until none is; the value has the problems.
+async fn interrupt_each_change<C: Balancers + 'static>(cases: Arc<Cases<Change>>) -> Result<String> {
+    let ((world, nodes, _), mut found) = (two_nodes::<C>().await?, String::new());
     let service = web(&world.cloud, "web");
-    let failure = Failure::lost_answer();
-    for (name, change) in world.cloud.changes() {
+    while let Some((name, change)) = cases.take() {
         let mut changed = service.clone();
         change(&mut changed);
-        world.ensure(&changed, &nodes).await?;
-        let whole = world.cloud.balancers().await?;
-        for place in 0.. {
-            world.ensure(&service, &nodes).await?;
-            let more = interrupted(&world, &failure, place, async || {
-                world.ensure_once(CLUSTER, &changed, &nodes).await.map(drop)
-            })
-            .await?;
-            world.ensure(&changed, &nodes).await.with_context(|| format!("{name}, request {place}"))?;
-            let what = format!("the cloud after a lost answer at request {place} of the change: {name}");
-            same(&what, &world.cloud.balancers().await?, &whole)?;
-            if !more {
-                break;
-            }
+        if let Err(error) = interrupted_change(&world, &nodes, (&service, &changed)).await {
+            write!(found, "\n{name}: {error:#}")?;
         }
         world.ensure_deleted(&service).await?;
+    }
+    Ok(found)
+}
+
+async fn interrupted_change<C: Balancers>(
+    world: &World<C>,
+    nodes: &NodeSet,
+    (service, changed): (&Service, &Service),
+) -> Result<()> {
+    let failure = Failure::lost_answer();
+    world.ensure(changed, nodes).await?;
+    let whole = world.cloud.balancers().await?;
+    for place in failure.places() {
+        world.ensure(service, nodes).await?;
+        let more =
+            interrupted(world, &failure, place, async || world.ensure_once(CLUSTER, changed, nodes).await.map(drop))
+                .await?;
+        world.ensure(changed, nodes).await.with_context(|| format!("after a lost answer at request {place}"))?;
+        same(&format!("the cloud after a lost answer at request {place}"), &world.cloud.balancers().await?, &whole)?;
+        if !more {
+            break;
+        }
     }
     Ok(())
 }

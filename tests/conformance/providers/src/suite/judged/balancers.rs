@@ -5,11 +5,12 @@ use std::{fmt::Write as _, sync::Arc};
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use skysail_provider::{NodeSet, Service};
 
-use super::{Cases, differences, in_accounts, without};
+use super::{differences, without};
 use crate::{
     cloud::{COMPARED_NODES, Change, Cloud, Difference, JudgedBalancers, Shared},
     proxy::{Proxy, Request},
     suite::{
+        accounts::{Cases, in_accounts},
         balancers::{sharing, web},
         same,
     },

@@ -10,11 +10,14 @@ use std::{
 use anyhow::{Result, bail, ensure};
 use skysail_provider::{NodeSet, Service};
 
-use super::{Cases, in_accounts};
 use crate::{
     cloud::{COMPARED_NODES, Change, Sandboxed},
     proxy::{Proxy, Request},
-    suite::{balancers::web, same},
+    suite::{
+        accounts::{Cases, in_accounts},
+        balancers::web,
+        same,
+    },
     vendor::Vendor,
     world::{World, line, one_less, set},
 };
