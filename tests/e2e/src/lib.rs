@@ -14,6 +14,7 @@ pub mod manager;
 pub mod objects;
 pub mod random;
 pub mod registry;
+pub mod timeline;
 pub mod tools;
 pub mod traffic;
 pub mod wait;

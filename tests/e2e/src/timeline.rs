@@ -115,6 +115,7 @@ fn escaped(text: &str) -> String {
 
 fn shown(time: Duration) -> String {
     match time.as_secs_f64() {
+        0.0 => "0".to_owned(),
         seconds if seconds >= 10.0 => format!("{seconds:.0} s"),
         seconds if seconds >= 1.0 => format!("{seconds:.1} s"),
         seconds => format!("{:.1} ms", seconds * 1000.0),

@@ -1,9 +1,12 @@
 //! Traces of a manager with a real API server and the simulated cloud, in a collector that speaks
 //! the OpenTelemetry protocol.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,6 +20,7 @@ use prost::Message as _;
 use skysail_test_e2e::{
     manager::Manager,
     objects::{address_of, create_service},
+    timeline::{Bar, Timeline},
     wait::eventually,
     workspace::component,
 };
@@ -134,9 +138,29 @@ async fn a_trace_leads_from_the_reconcile_to_the_requests(site: &Site, collector
         ensure!(created.kind == i32::from(SpanKind::Client), "{created:?}");
         ensure!(text(&created.attributes, "http.response.status_code") == "201", "{created:?}");
         ensure!(text(&created.attributes, "url.full").starts_with("http://127.0.0.1:"), "{created:?}");
-        Ok(())
+        way_of_a_request(reconcile, call, &requests)?.draw("request.svg")
     };
     eventually("the trace arrives", PATIENCE, traced).await
+}
+
+/// The picture of a trace.
+fn way_of_a_request(reconcile: &Span, call: &Span, requests: &[&Span]) -> Result<Timeline> {
+    let since = |time: u64| Duration::from_nanos(time.saturating_sub(reconcile.start_time_unix_nano));
+    let bar = |depth, label, span: &Span| Bar {
+        depth,
+        label,
+        start: since(span.start_time_unix_nano),
+        end: since(span.end_time_unix_nano),
+    };
+    let mut bars = vec![bar(0, reconcile.name.clone(), reconcile), bar(1, call.name.clone(), call)];
+    let mut requests = requests.to_vec();
+    requests.sort_by_key(|span| span.start_time_unix_nano);
+    for span in requests {
+        let (url, status) = ("url.full", "http.response.status_code");
+        let url: axum::http::Uri = text(&span.attributes, url).parse().context("the span has no URL")?;
+        bars.push(bar(2, format!("{} {}: {}", span.name, url.path(), text(&span.attributes, status)), span));
+    }
+    Ok(Timeline { title: "A new Service: reconcile, call of the provider, requests to the cloud".to_owned(), bars })
 }
 
 async fn a_failure_is_the_status_of_all_three(site: &Site, collector: &Collector) -> Result<()> {

@@ -1,10 +1,12 @@
 //! The rollout of a release: comparison with its predecessor (shadow), canary, rollback and a
 //! retry on request.
 
-use std::collections::BTreeSet;
+use std::{cell::RefCell, collections::BTreeSet};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
+use skysail_test_e2e::timeline::{Bar, Timeline};
+use tokio::time::Instant;
 
 use super::*;
 
@@ -127,10 +129,18 @@ async fn grows(world: &World, good: &Path) -> Result<()> {
     world.patch(&json!({ "spec": { "rollout": { "canary": { "calls": 1, "time": "30s" } } } }))?;
     in_force(world).await?;
     let digest = world.push_marked(good, 3)?;
-    world.until("the canary serves a share", |status| at(status, "/candidate/stage") == "canary").await?;
+    let stages = Stages::begin();
+    world
+        .until("the canary serves a share", |status| {
+            let stage = at(status, "/candidate/stage");
+            stages.note(stage);
+            stage == "canary"
+        })
+        .await?;
     let table = world.server.kubectl(&["get", "providers"])?;
     ensure!(table.contains("CANDIDATE") && table.contains(&digest), "{table}");
     let status = world.until_serving(&digest).await?;
+    stages.note("probation");
     // A canary that is rolled back at its first call may never appear in the status; this one
     // served long enough.
     world.until_event("CanaryStarted").await?;
@@ -142,5 +152,38 @@ async fn grows(world: &World, good: &Path) -> Result<()> {
             is(status, "Progressing", "False") && is(status, "Degraded", "False")
         })
         .await?;
-    Ok(())
+    stages.timeline().draw("release.svg")
+}
+
+/// The stages of a release, each with the time at which the status showed it first.
+struct Stages {
+    start: Instant,
+    seen: RefCell<Vec<(String, Instant)>>,
+}
+
+impl Stages {
+    fn begin() -> Self {
+        Self { start: Instant::now(), seen: RefCell::default() }
+    }
+
+    fn note(&self, stage: &str) {
+        let mut seen = self.seen.borrow_mut();
+        if !stage.is_empty() && seen.iter().all(|(known, _)| known != stage) {
+            seen.push((stage.to_owned(), Instant::now()));
+        }
+    }
+
+    /// Each stage until the next one, the last one until now.
+    fn timeline(&self) -> Timeline {
+        let seen = self.seen.borrow();
+        let ends = seen.iter().skip(1).map(|(_, at)| *at).chain([Instant::now()]);
+        let since = |time: Instant| time.duration_since(self.start);
+        let bars = seen.iter().zip(ends).map(|((stage, start), end)| Bar {
+            depth: 0,
+            label: stage.clone(),
+            start: since(*start),
+            end: since(end),
+        });
+        Timeline { title: "A new release, by the stage that the status shows".to_owned(), bars: bars.collect() }
+    }
 }
