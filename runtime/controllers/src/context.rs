@@ -18,7 +18,7 @@ use crate::{
     lanes::Lanes,
     last_outcomes::LastOutcomes,
     ledger::{Entry, Ledger},
-    metrics::ProviderLabels,
+    metrics,
     names::reasons,
     nodes::Nodes,
     ownership::{self, Owner},
@@ -108,9 +108,7 @@ impl Context {
     /// Reports how many deletions of the provider the operator's budget holds back.
     pub(crate) fn count_held_deletions(&self, lane: &Lane) {
         let (count, finding) = self.held_deletions.of(&lane.name);
-        let labels = ProviderLabels { provider: lane.name.clone() };
-        let size = i64::try_from(count).unwrap_or(i64::MAX);
-        self.reporter.metrics.held_deletions.get_or_create(&labels).set(size);
+        metrics::set_count(&self.reporter.metrics.held_deletions, &lane.name, count);
         lane.findings.set(Finding::DeletionsHeld, finding);
     }
 

@@ -80,7 +80,10 @@ impl HeldDeletions {
     /// there are some.
     pub(crate) fn of(&self, provider: &str) -> (usize, Option<String>) {
         let waiting = self.lock().get(provider).cloned().unwrap_or_default();
-        let parts = waiting.parts().join("; ");
+        let (count, parts) = (waiting.count(), waiting.parts().join("; "));
+        if count == 0 {
+            return (0, None);
+        }
         let let_through = match waiting.services.is_empty() {
             true => String::new(),
             false => format!(
@@ -90,7 +93,7 @@ impl HeldDeletions {
         let text = format!(
             "spec.deletionBudget is used up, and deletions wait: {parts}{let_through}. To let all through, raise spec.deletionBudget"
         );
-        (waiting.count(), (waiting.count() > 0).then_some(text))
+        (count, Some(text))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Waiting>> {

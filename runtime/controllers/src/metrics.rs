@@ -32,6 +32,12 @@ pub(crate) struct ProviderLabels {
     pub(crate) provider: String,
 }
 
+/// Reports how many objects of a provider there are.
+pub(crate) fn set_count(gauge: &Family<ProviderLabels, Gauge>, provider: &str, count: usize) {
+    let labels = ProviderLabels { provider: provider.to_owned() };
+    gauge.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+}
+
 /// The trigger and the outcome of a pass over routes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RouteSyncLabels {

@@ -16,7 +16,7 @@ use crate::{
     findings::Finding,
     lane::{Lane, LaneEdit},
     ledger::{Entry, State},
-    metrics::ProviderLabels,
+    metrics,
     names::{NODE_PROVIDER_ANNOTATION, PAUSED_ANNOTATION, controllers, reasons},
     nodes::NodeView,
     ownership::{LaneId, Owner},
@@ -371,9 +371,8 @@ pub(crate) fn claims_changed(context: &Context) {
 
 /// Handles a changed node set: queues the provider's Services.
 pub(crate) fn node_set_published(context: &Context, lane: &Lane) {
-    let size = i64::try_from(context.nodes.eligible_count(lane.id)).unwrap_or(i64::MAX);
-    let labels = ProviderLabels { provider: lane.name.clone() };
-    context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
+    let size = context.nodes.eligible_count(lane.id);
+    metrics::set_count(&context.reporter.metrics.node_set_size, &lane.name, size);
     for key in context.ledger.held_by(&lane.name) {
         if context.ledger.waits(&key) {
             // The failed `ensure` waits for its retry; the earlier load balancer must not keep

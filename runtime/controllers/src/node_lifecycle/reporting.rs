@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     findings::Finding,
     lane::Lane,
-    metrics::ProviderLabels,
+    metrics::{ProviderLabels, set_count},
     names::{self, reasons},
     nodes::NodeView,
     report::{Actor, cluster},
@@ -23,7 +23,7 @@ pub(crate) fn breaker(context: &Context, actor: &Actor, alarm: &mut Alarm, judge
     let labels = ProviderLabels { provider: actor.provider.clone() };
     let held = judgement.may_go.iter().filter(|may_go| !**may_go).count();
     metrics.node_deletion_stopped.get_or_create(&labels).set(i64::from(judgement.is_open()));
-    metrics.nodes_held.get_or_create(&labels).set(i64::try_from(held).unwrap_or(i64::MAX));
+    set_count(&metrics.nodes_held, &actor.provider, held);
     let notice = alarm.notice(judgement.is_open(), now);
     if notice == BreakerNotice::Opened {
         metrics.node_deletion_stops.get_or_create(&labels).inc();

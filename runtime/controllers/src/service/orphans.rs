@@ -40,7 +40,7 @@ use crate::{
     context::Context,
     error::chain,
     lane::Lane,
-    metrics::ProviderLabels,
+    metrics,
     names::{RETAINED_CONFIG_MAP, controllers, reasons},
     progress::{self, Work},
     report::{Actor, cluster},
@@ -199,9 +199,7 @@ async fn scan(context: &Context, lane: &Arc<Lane>, unwanted: &mut UnwantedScans,
         let asked = AskedServices::new(services);
         delete(context, (lane, &actor), (inventory, &call, stop), asked, unwanted).await;
     }
-    let labels = ProviderLabels { provider: lane.name.clone() };
-    let count = i64::try_from(unwanted.orphans().count()).unwrap_or(i64::MAX);
-    context.reporter.metrics.orphaned_load_balancers.get_or_create(&labels).set(count);
+    metrics::set_count(&context.reporter.metrics.orphaned_load_balancers, &lane.name, unwanted.orphans().count());
 }
 
 async fn delete(

@@ -24,7 +24,7 @@ use crate::{
     findings::Finding,
     lane::Lane,
     ledger::{Entry, State, Written},
-    metrics::ProviderLabels,
+    metrics,
     names::{PAUSED_ANNOTATION, reasons},
     ownership::LaneId,
     pauses::{Pause, PauseNotice},
@@ -170,9 +170,7 @@ fn count_all(context: &Context) {
 /// Reports how many Services of the provider are paused.
 pub(crate) fn count(context: &Context, lane: &Lane) {
     let (all, annotated) = context.pauses.of(&lane.name);
-    let labels = ProviderLabels { provider: lane.name.clone() };
-    let size = i64::try_from(all).unwrap_or(i64::MAX);
-    context.reporter.metrics.paused_services.get_or_create(&labels).set(size);
+    metrics::set_count(&context.reporter.metrics.paused_services, &lane.name, all);
     let finding = annotated.map(|(count, first)| {
         format!(
             "Services that their annotation {PAUSED_ANNOTATION} pauses: {count}, such as {first}. To continue with one: kubectl annotate service NAME --namespace \

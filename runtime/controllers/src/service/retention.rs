@@ -26,7 +26,7 @@ use crate::{
     findings::Finding,
     lane::Lane,
     ledger::{Entry, State},
-    metrics::ProviderLabels,
+    metrics,
     names::{ADOPT_LOAD_BALANCER_ANNOTATION, DELETION_POLICY_ANNOTATION, controllers, reasons},
     ownership::LaneId,
     providers::DeletionPolicy,
@@ -337,9 +337,7 @@ pub(crate) fn report_unclear(context: &Context, old: Option<&core::Service>, new
 /// Reports how many load balancers of the provider are retained.
 pub(crate) fn count(context: &Context, lane: &Lane) {
     let (count, first) = context.retained.of_provider(&lane.name);
-    let labels = ProviderLabels { provider: lane.name.clone() };
-    let size = i64::try_from(count).unwrap_or(i64::MAX);
-    context.reporter.metrics.retained_load_balancers.get_or_create(&labels).set(size);
+    metrics::set_count(&context.reporter.metrics.retained_load_balancers, &lane.name, count);
     let finding = first.map(|(key, record)| {
         format!(
             "Load balancers that stay in the cloud without a Service: {count}, such as {} with the UID {} of the former Service {}. To list them: skysail retained",
