@@ -13,7 +13,7 @@ use super::{
     same,
 };
 use crate::{
-    cloud::{Balancers, Routing},
+    cloud::{Balancers, Cloud, Routing},
     world::{CLUSTER, World},
 };
 
@@ -24,7 +24,7 @@ fn hold<C>(world: &World<C>, holds: bool) {
 }
 
 /// Calls until the cloud has finished; returns whether the budget has held a deletion back.
-async fn is_held<C: crate::cloud::Cloud>(
+async fn is_held<C: Cloud>(
     world: &World<C>,
     what: &str,
     mut call: impl AsyncFnMut() -> Result<(), Error>,

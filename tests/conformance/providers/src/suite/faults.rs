@@ -41,28 +41,28 @@ struct Failure {
 }
 
 impl Failure {
+    /// Of each request.
+    fn new(name: &'static str, judge: Judge, codes: &'static [Code]) -> Self {
+        Self { name, judge, codes, writes_only: false, lasts: false, first: 0, step: 1 }
+    }
+
+    /// Of each request, in the same way.
+    fn always(name: &'static str, verdict: Verdict, codes: &'static [Code]) -> Self {
+        Self::new(name, Arc::new(move |_| verdict.clone()), codes)
+    }
+
     fn of<C: Balancers>() -> Vec<Self> {
         const BROKEN: &[Code] = &[Code::Unavailable, Code::RetryAfter];
         const NOT_UNDERSTOOD: &[Code] = &[Code::Unavailable, Code::Internal, Code::RetryAfter];
         let html = "<html><head><title>Maintenance</title></head><body>Back soon</body></html>";
-        let fails = |name, judge: Judge, codes| Self {
-            name,
-            judge,
-            codes,
-            writes_only: false,
-            lasts: false,
-            first: 0,
-            step: 1,
-        };
-        let always = |name, verdict: Verdict, codes| fails(name, Arc::new(move |_| verdict.clone()), codes);
         let answer = |status, body| Verdict::Answer(Reply::new(status, body));
         let throttled: Judge = Arc::new(|request| Verdict::Answer(C::throttled(request)));
         let exhausted: Judge = Arc::new(|request| C::quota_exceeded(request).map_or(Verdict::Pass, Verdict::Answer));
         let mut answers = vec![
-            always("500", answer(500, html), BROKEN),
-            always("503", answer(503, ""), BROKEN),
-            always("200 with HTML", answer(200, html), NOT_UNDERSTOOD),
-            fails("the rate limit", throttled, &[Code::RetryAfter]),
+            Self::always("500", answer(500, html), BROKEN),
+            Self::always("503", answer(503, ""), BROKEN),
+            Self::always("200 with HTML", answer(200, html), NOT_UNDERSTOOD),
+            Self::new("the rate limit", throttled, &[Code::RetryAfter]),
         ];
         if C::ANSWERS_IN_TURN {
             let step = answers.len();
@@ -71,10 +71,10 @@ impl Failure {
             }
         }
         let mut all = vec![
-            always("a cut connection", Verdict::CutBefore, BROKEN),
+            Self::always("a cut connection", Verdict::CutBefore, BROKEN),
             // A read whose answer is lost is to the provider and to the cloud a cut connection.
-            Self { writes_only: true, ..always("a lost answer", Verdict::CutAfter, BROKEN) },
-            Self { writes_only: true, lasts: true, ..fails("an exhausted quota", exhausted, &[Code::Exhausted]) },
+            Self { codes: BROKEN, ..Self::lost_answer() },
+            Self { writes_only: true, lasts: true, ..Self::new("an exhausted quota", exhausted, &[Code::Exhausted]) },
         ];
         all.append(&mut answers);
         all
@@ -87,15 +87,7 @@ impl Failure {
 
     /// A write whose answer is lost.
     fn lost_answer() -> Self {
-        Self {
-            name: "a lost answer",
-            judge: Arc::new(|_| Verdict::CutAfter),
-            codes: &[],
-            writes_only: true,
-            lasts: false,
-            first: 0,
-            step: 1,
-        }
+        Self { writes_only: true, ..Self::always("a lost answer", Verdict::CutAfter, &[]) }
     }
 }
 
