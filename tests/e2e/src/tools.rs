@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -10,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     registry::Registry,
-    workspace::{root, run, target},
+    workspace::{root, run, skysail, target},
 };
 
 /// The media type of a component in the CNCF layout, an argument of oras; `wkg` sets it itself.
@@ -91,4 +92,19 @@ pub fn installed(path: &str) -> Result<String> {
     let program = target().join("tools").join(path);
     ensure!(program.exists(), "{} is missing; install the pinned version with .ci/setup test", program.display());
     Ok(program.display().to_string())
+}
+
+/// Makes the folder `bin` in a reader's folder, with the manager and these programs of `.ci/setup
+/// test`, for the `PATH` of the commands of a page.
+///
+/// # Errors
+/// A program is missing, or the folder is there.
+pub fn link_programs(folder: &Path, names: &[&str]) -> Result<()> {
+    let bin = folder.join("bin");
+    fs::create_dir(&bin)?;
+    symlink(skysail()?.canonicalize()?, bin.join("skysail"))?;
+    for name in names {
+        symlink(Path::new(&installed(&format!("bin/{name}"))?).canonicalize()?, bin.join(name))?;
+    }
+    Ok(())
 }

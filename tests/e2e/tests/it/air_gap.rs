@@ -3,11 +3,7 @@
 //! has stopped when the chart installs the manager, whose provider has to be signed. The provider
 //! of the simulated cloud stands for that of Incus.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -16,8 +12,8 @@ use skysail_test_e2e::{
     helm::NAMESPACE,
     manager::Manager,
     registry::Registry,
-    tools::installed,
-    workspace::{component, run, skysail},
+    tools::link_programs,
+    workspace::{component, run},
 };
 use tempfile::TempDir;
 
@@ -48,12 +44,7 @@ impl Operator {
         let (folder, checkout) = (TempDir::new()?, Checkout::new()?);
         let (outside, inside) = (Registry::secured().await?, Registry::secured().await?);
         let operator = Self { folder, checkout, outside, inside, server: ApiServer::start()? };
-        fs::create_dir(operator.at("bin"))?;
-        symlink(skysail()?.canonicalize()?, operator.at("bin/skysail"))?;
-        for name in ["helm", "oras", "cosign"] {
-            let program = Path::new(&installed(&format!("bin/{name}"))?).canonicalize()?;
-            symlink(program, operator.at(&format!("bin/{name}")))?;
-        }
+        link_programs(operator.folder.path(), &["helm", "oras", "cosign"])?;
         let both = [&operator.outside, &operator.inside];
         let mut logins = serde_json::Map::new();
         for registry in both {

@@ -18,8 +18,8 @@ use skysail_test_e2e::{
     manager::Manager,
     objects::{create_service, register_node},
     registry::Registry,
-    tools::installed,
-    workspace::{component, digest_of, root, skysail},
+    tools::link_programs,
+    workspace::{component, digest_of, root},
 };
 use tempfile::TempDir;
 
@@ -253,13 +253,9 @@ impl Reader {
         }
         fs::create_dir_all(at(".docker"))?;
         fs::write(at(".docker/config.json"), registry.docker_config())?;
-        fs::create_dir(at("bin"))?;
+        link_programs(folder.path(), &["helm", "oras"])?;
         fs::write(at("bin/kubectl"), KUBECTL)?;
         fs::set_permissions(at("bin/kubectl"), fs::Permissions::from_mode(0o755))?;
-        symlink(skysail()?.canonicalize()?, at("bin/skysail"))?;
-        for name in ["helm", "oras"] {
-            symlink(Path::new(&installed(&format!("bin/{name}"))?).canonicalize()?, at(&format!("bin/{name}")))?;
-        }
         Ok(Self { manager: None, server, registry, _cloud: cloud, digest: digest_of(&wasm)?, folder })
     }
 

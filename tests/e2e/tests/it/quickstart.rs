@@ -3,7 +3,6 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::symlink,
     path::PathBuf,
     process::Stdio,
 };
@@ -14,8 +13,9 @@ use serde_json::json;
 use skysail_test_e2e::{
     api_server::ApiServer,
     objects::{SHUTDOWN, UNINITIALIZED, has_taint, initialized, nodes, register_node},
+    tools::link_programs,
     wait::eventually,
-    workspace::{Process, command, component, run, skysail},
+    workspace::{Process, command, component, run},
 };
 use skysail_test_support::ports;
 use tempfile::TempDir;
@@ -58,8 +58,7 @@ impl User {
     async fn start(cluster: Cluster) -> Result<Self> {
         let (folder, server) = (TempDir::new()?, ApiServer::start()?);
         component("simcloud")?;
-        fs::create_dir(folder.path().join("bin"))?;
-        symlink(skysail()?.canonicalize()?, folder.path().join("bin/skysail"))?;
+        link_programs(folder.path(), &[])?;
         fs::copy(server.kubeconfig(), folder.path().join("kubeconfig"))?;
         let client = server.client().await?;
         register_node(&client, cluster.node()).await?;
