@@ -9,6 +9,7 @@ import requests
 
 ROLES = ("member", "load-balancer_member")
 SECONDS = 60
+GRANTS = 3
 
 OCTAVIA = """
 WITH
@@ -117,9 +118,12 @@ class Operator:
 
     def user(self, name, password, project, roles):
         user = self.create("keystone", "/v3/users", "user", name=name, password=password, domain_id="default")["id"]
+        self.grant(user, project, roles)
+        return user
+
+    def grant(self, user, project, roles):
         for role in roles:
             self.send("PUT", "keystone", f"/v3/projects/{project}/users/{user}/roles/{self.roles[role]}")
-        return user
 
     def prepare(self):
         public = {"name": "public", "router:external": True, "provider:network_type": "flat",
@@ -244,9 +248,21 @@ class Operator:
         return {}
 
     def do_application_credential(self, account):
+        """Creates an application credential with the roles of the account.
+
+        On a busy machine Keystone now and then answers 400 Bad Request, "Could not find role assignment", for a
+        role that the token of the same request has. A grant makes Keystone forget the assignments that it
+        computed.
+        """
         path = f"/v3/users/{account['user']}/application_credentials"
-        made = self.create("keystone", path, "application_credential", who(account), name="skysail")
-        return {"id": made["id"], "secret": made["secret"]}
+        for _ in range(GRANTS):
+            answer = self.send("POST", "keystone", path, {"application_credential": {"name": "skysail"}}, who(account),
+                               accept=(400,))
+            if answer.status_code != 400:
+                made = answer.json()["application_credential"]
+                return {"id": made["id"], "secret": made["secret"]}
+            self.grant(account["user"], account["project"], ROLES)
+        raise RuntimeError(f"POST {answer.url}: 400 after {GRANTS} grants: {answer.text[:500]}")
 
     def do_endpoints(self, account, urls):
         """Gives the account a catalogue of its own, with these URLs."""
