@@ -195,26 +195,17 @@ impl NodeAddress {
 }
 
 impl NodeSet {
-    /// Name and first address of this kind and family of each node; nodes that have none are left
-    /// out. Reads two columns.
+    /// The first internal address of this family of each node that has one: what backends of a load
+    /// balancer in the cloud's own network are.
     #[must_use]
-    pub fn named_addresses(&self, kind: &AddressKind, family: IpFamily) -> Vec<(String, String)> {
-        let columns = self.names().into_iter().zip(self.addresses(kind));
-        columns.filter_map(|(name, addresses)| Some((name, pick(addresses, family)?))).collect()
+    pub fn internal_ips(&self, family: IpFamily) -> Vec<IpAddr> {
+        let of_family = |address: &String| {
+            let ip: IpAddr = address.parse().ok()?;
+            (ip.is_ipv6() == (family == IpFamily::Ipv6)).then_some(ip)
+        };
+        let column = self.addresses(&AddressKind::InternalIp);
+        column.iter().filter_map(|addresses| addresses.iter().find_map(of_family)).collect()
     }
-
-    /// Internal addresses, as [`NodeSet::named_addresses`]: what backends of a load balancer in the
-    /// cloud's own network are.
-    #[must_use]
-    pub fn internal_ips(&self, family: IpFamily) -> Vec<(String, String)> {
-        self.named_addresses(&AddressKind::InternalIp, family)
-    }
-}
-
-/// The first address of the family.
-#[must_use]
-pub fn pick(addresses: Vec<String>, family: IpFamily) -> Option<String> {
-    addresses.into_iter().find(|address| family.matches(address))
 }
 
 /// Appends unless an entry with the same kind and address is there.
@@ -226,7 +217,9 @@ pub fn add_address(addresses: &mut Vec<NodeAddress>, new: NodeAddress) {
 
 #[cfg(test)]
 mod tests {
-    use super::{NodeSet, add_address, pick};
+    use std::net::IpAddr;
+
+    use super::{NodeSet, add_address};
     use crate::{AddressKind, IpFamily, Node, NodeAddress};
 
     #[test]
@@ -241,18 +234,22 @@ mod tests {
         assert_eq!((nodes.len(), nodes.names()), (3, ["a", "b", "c"].map(str::to_owned).to_vec()));
         assert_eq!(nodes.provider_ids()[2], None);
         assert_eq!(nodes.label("zone")[1].as_deref(), Some("a"));
-        let ips = [("a", "10.0.0.1"), ("b", "10.0.0.2")].map(|(name, ip)| (name.to_owned(), ip.to_owned()));
-        assert_eq!(nodes.internal_ips(IpFamily::Ipv4), ips);
+        assert_eq!(nodes.addresses(&AddressKind::InternalIp), [vec!["10.0.0.1"], vec!["10.0.0.2"], vec![]]);
         assert_eq!((nodes.get(1).unwrap().name.as_str(), nodes.get(3)), ("b", None));
         assert_ne!(nodes.digest(), NodeSet::of(vec![Node::new("a")]).digest());
     }
 
     #[test]
-    fn the_first_address_of_the_family_is_picked() {
-        let addresses = || ["node-1", "fd00::1", "10.0.0.1", "10.0.0.2"].map(str::to_owned).to_vec();
-        assert_eq!(pick(addresses(), IpFamily::Ipv4).as_deref(), Some("10.0.0.1"));
-        assert_eq!(pick(addresses(), IpFamily::Ipv6).as_deref(), Some("fd00::1"));
-        assert_eq!(pick(vec!["node-1".to_owned()], IpFamily::Ipv4), None);
+    fn the_first_internal_address_of_the_family_is_a_backend() {
+        let internal = |ip: &str| NodeAddress::new(AddressKind::InternalIp, ip);
+        let addresses = ["node-1", "fd00::1", "10.0.0.1", "10.0.0.2"].map(internal);
+        let external = NodeAddress::new(AddressKind::ExternalIp, "192.0.2.1");
+        let nodes = NodeSet::of(vec![
+            Node { addresses: [vec![external], addresses.to_vec()].concat(), ..Node::new("a") },
+            Node { addresses: vec![internal("node-1")], ..Node::new("b") },
+        ]);
+        assert_eq!(nodes.internal_ips(IpFamily::Ipv4), [IpAddr::from([10, 0, 0, 1])]);
+        assert_eq!(nodes.internal_ips(IpFamily::Ipv6), ["fd00::1".parse::<IpAddr>().unwrap()]);
     }
 
     #[test]

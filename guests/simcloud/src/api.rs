@@ -1,6 +1,6 @@
 //! The part of the cloud's API that the provider uses, and the cloud-config.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skysail_guest_sdk::{
@@ -76,9 +76,9 @@ pub(crate) struct ElasticIp {
 }
 
 /// A real server; its health is not read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Backend {
-    pub(crate) address: String,
+    pub(crate) address: IpAddr,
     pub(crate) port: u16,
 }
 

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skysail_guest_sdk::{
     Absent as _, Error, Ingress, IpFamily, LoadBalancerStatus, NodeSet, Owned, Protocol, Result, Service,
     SessionAffinity,
@@ -35,16 +35,22 @@ struct Wanted<'a> {
     protocol: &'a str,
     port: u16,
     #[serde(flatten)]
-    settings: Settings,
+    settings: Settings<'a>,
     tags: &'a Tags,
 }
 
 /// The part of a virtual server that may change.
 #[derive(PartialEq, Serialize)]
-struct Settings {
-    real_servers: Vec<Backend>,
-    allowed_sources: Vec<String>,
+struct Settings<'a> {
+    real_servers: &'a [Backend],
+    allowed_sources: &'a [String],
     session_affinity_seconds: u32,
+}
+
+/// What is read of a virtual server that was written: its backends may be thousands.
+#[derive(Deserialize)]
+struct Written {
+    state: String,
 }
 
 #[derive(Serialize)]
@@ -62,7 +68,6 @@ pub(crate) fn get(cloud: &Cloud, cluster: &str, service: &Service) -> Result<Opt
 pub(crate) fn ensure(cloud: &Cloud, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
     let ports = check(service)?;
     let sources = sources(service)?;
-    let addresses = addresses(nodes);
     let name = service.default_load_balancer_name();
     let mut present = find(cloud, cluster, Some(&name))?;
     let tags: Tags = [
@@ -89,10 +94,12 @@ pub(crate) fn ensure(cloud: &Cloud, cluster: &str, service: &Service, nodes: &No
         }
     };
     let mut requests: Vec<Request> = Vec::new();
+    let mut backends = backends(nodes);
     for (port, node_port) in ports {
+        backends.iter_mut().for_each(|backend| backend.port = node_port);
         let settings = Settings {
-            real_servers: backends(&addresses, node_port),
-            allowed_sources: sources.clone(),
+            real_servers: &backends,
+            allowed_sources: &sources,
             session_affinity_seconds: affinity(service),
         };
         match servers.iter().find(|server| server.port == port) {
@@ -107,7 +114,7 @@ pub(crate) fn ensure(cloud: &Cloud, cluster: &str, service: &Service, nodes: &No
     }
     let mut pending = ip.state == "pending" || servers.iter().any(|server| server.state == "pending");
     for answer in http::send_every(requests)? {
-        pending |= answer.json::<VirtualServer>()?.state == "pending";
+        pending |= answer.json::<Written>()?.state == "pending";
     }
     if pending {
         return Err(Error::retry_after(PENDING, format!("{} is being made", ip.address)));
@@ -117,14 +124,14 @@ pub(crate) fn ensure(cloud: &Cloud, cluster: &str, service: &Service, nodes: &No
 
 pub(crate) fn update(cloud: &Cloud, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
     let ports = check(service)?;
-    let addresses = addresses(nodes);
     let name = service.default_load_balancer_name();
     let servers: Vec<VirtualServer> = list(cloud, "virtual-servers", cluster, Some(&name))?;
     let mut requests = Vec::new();
+    let mut backends = backends(nodes);
     for (port, node_port) in ports {
+        backends.iter_mut().for_each(|backend| backend.port = node_port);
         let server = servers.iter().find(|server| server.port == port);
         let server = server.ok_or_else(|| Error::NotFound(format!("there is no virtual server for port {port}")))?;
-        let backends = backends(&addresses, node_port);
         if server.real_servers != backends {
             let path = ["v1", "virtual-servers", server.id.as_str(), "real-servers"];
             requests.push(cloud.api.put(&path).json(&backends));
@@ -220,14 +227,11 @@ fn sources(service: &Service) -> Result<Vec<String>> {
     Ok(ranges)
 }
 
-fn addresses(nodes: &NodeSet) -> Vec<String> {
-    nodes.internal_ips(IpFamily::Ipv4).into_iter().map(|(_, address)| address).collect()
-}
-
-/// Sorted as the cloud returns them.
-fn backends(addresses: &[String], port: u16) -> Vec<Backend> {
-    let mut backends: Vec<_> = addresses.iter().map(|address| Backend { address: address.clone(), port }).collect();
-    backends.sort_by_key(|backend| backend.address.parse::<std::net::Ipv4Addr>().ok());
+/// The nodes as backends in the order of the cloud's lists, with the port still open.
+fn backends(nodes: &NodeSet) -> Vec<Backend> {
+    let ips = nodes.internal_ips(IpFamily::Ipv4);
+    let mut backends: Vec<_> = ips.into_iter().map(|address| Backend { address, port: 0 }).collect();
+    backends.sort_unstable();
     backends.dedup();
     backends
 }
@@ -239,11 +243,11 @@ const fn affinity(service: &Service) -> u32 {
     }
 }
 
-impl Settings {
-    fn of(server: &VirtualServer) -> Self {
+impl<'a> Settings<'a> {
+    fn of(server: &'a VirtualServer) -> Self {
         Self {
-            real_servers: server.real_servers.clone(),
-            allowed_sources: server.allowed_sources.clone(),
+            real_servers: &server.real_servers,
+            allowed_sources: &server.allowed_sources,
             session_affinity_seconds: server.session_affinity_seconds,
         }
     }

@@ -1,6 +1,6 @@
 //! What is decided before the cloud is asked.
 
-use skysail_guest_sdk::{Error, IpFamily, Protocol, Service, ServicePort};
+use skysail_guest_sdk::{AddressKind, Error, IpFamily, Node, NodeAddress, NodeSet, Protocol, Service, ServicePort};
 
 use super::{backends, check, sources};
 
@@ -34,7 +34,11 @@ fn sources_that_close_every_door_are_refused_and_never_become_an_open_one() {
 
 #[test]
 fn backends_are_in_the_order_of_their_addresses() {
-    let addresses = ["127.89.0.10", "127.89.0.9", "127.89.0.10"].map(str::to_owned);
-    let order: Vec<_> = backends(&addresses, 1).into_iter().map(|backend| backend.address).collect();
+    let node = |name: &str, ip: &str| Node {
+        addresses: vec![NodeAddress::new(AddressKind::InternalIp, ip)],
+        ..Node::new(name)
+    };
+    let nodes = NodeSet::of(vec![node("a", "127.89.0.10"), node("b", "127.89.0.9"), node("c", "127.89.0.10")]);
+    let order: Vec<_> = backends(&nodes).into_iter().map(|backend| backend.address.to_string()).collect();
     assert_eq!(order, ["127.89.0.9", "127.89.0.10"]);
 }
