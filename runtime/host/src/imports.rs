@@ -30,7 +30,7 @@ use crate::{bindings::skysail::provider as contract, store::CallState};
 /// A linker with everything that a component may import, for one engine.
 pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    contract::types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
+    nodes::add_to_linker(&mut linker)?;
     contract::http::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
     contract::log::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;
     contract::config::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::charge_import)?;

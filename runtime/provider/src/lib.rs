@@ -36,7 +36,7 @@ pub use instances::{Detail, Instance, Instances, NODES_PER_PAGE};
 pub use legacy::{Clusters, NodeLegacy, Zone, Zones};
 pub use load_balancers::{LoadBalancerInventory, LoadBalancers, OwnedLoadBalancer};
 pub use metadata::METADATA_SERVICES;
-pub use node::{AddressKind, Node, NodeAddress, NodeSet};
+pub use node::{AddressKind, Column, Node, NodeAddress, NodeSet};
 pub use persistent_volumes::{PersistentVolume, PersistentVolumeLabels};
 pub use provider::{Info, Interface, Provider};
 pub use provider_id::{ParseProviderIdError, ProviderId};
