@@ -28,15 +28,12 @@ demo: ## the demonstration: a cluster, a cloud and a sandboxed provider in one p
 	@$(with) guests/build.sh
 	@$(cargo) run --locked -p skysail -- dev --demo
 
-picture: ## draw the pictures of the README and of deploy/docs: the demonstration, a trace, a rollout, sizes before and after
+picture: ## draw the pictures of the README and of deploy/docs: the output of the demonstration, a trace, a rollout
 	@.ci/setup test
 	@$(with) guests/build.sh
 	@$(cargo) build --locked -p skysail
 	@$(with) "$${CARGO_TARGET_DIR:-target}/debug/skysail" dev --demo | sed -u "/^Results/,\$\$d" | .ci/terminal-svg 'make demo' >deploy/docs/demo.svg.new
 	@mv deploy/docs/demo.svg.new deploy/docs/demo.svg
-	@.ci/program
-	@.ci/before-after >deploy/docs/before-after.svg.new
-	@mv deploy/docs/before-after.svg.new deploy/docs/before-after.svg
 	@SKYSAIL_PICTURES="$$PWD/deploy/docs" $(cargo) test --locked -q -p skysail-test-e2e --test e2e -- traces:: a_bad_release_is_rolled_back
 
 test: ## all tests but those of the next two, also against a real API server and a real Incus (root or sudo; about an hour from nothing)
