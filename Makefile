@@ -78,10 +78,9 @@ bench-providers: ## requests, fuel and time of each provider in front of its clo
 	@$(with) tests/conformance/providers/vendors/build.sh aws
 	@$(cargo) run --locked --release -p skysail-test-providers --bin provider-figures
 
-image: ## an OCI image of the manager in target/image, without a shell, for a user without rights; the same bytes each time
-	@.ci/setup image
-	@.ci/program
-	@.ci/image "$${CARGO_TARGET_DIR:-target}/program/skysail" "$${CARGO_TARGET_DIR:-target}/image"
+image: ## an OCI image of the manager in target/image, without a shell, for a user without rights; the same bytes each time (ARCH=arm64: for another architecture, in target/image-arm64)
+	@.ci/setup image $(ARCH)
+	@program=$$(.ci/program $(ARCH)) && .ci/image "$$program" "$${CARGO_TARGET_DIR:-target}/image$(addprefix -,$(ARCH))"
 
 release: ## from the tag of the checkout: program, image, chart, components, SBOMs, provenance, checksums, signatures in target/release-vX.Y.Z
 	@.ci/release/make

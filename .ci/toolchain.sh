@@ -36,3 +36,11 @@ rust_found() {
 }
 
 go_version() { (cd / && GOTOOLCHAIN=local go version 2>/dev/null || true) | sed -n 's/^go version go\([0-9.]*\).*/\1/p'; }
+
+# The architectures for which the manager is built, by the names that Debian and OCI have for them.
+architectures=(amd64 arm64)
+# machine_of ARCH: the name of the architecture in compilers and in kernels.
+machine_of() { case $1 in amd64) echo x86_64 ;; arm64) echo aarch64 ;; esac; }
+own_architecture() { case $(uname -m) in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) uname -m ;; esac; }
+# architecture_of PROGRAM: prints nothing for a file that is no program of these architectures.
+architecture_of() { case $(LC_ALL=C readelf -h "$1" 2>/dev/null | sed -n 's/^ *Machine: *//p') in *X86-64) echo amd64 ;; AArch64) echo arm64 ;; esac; }
