@@ -1,8 +1,11 @@
-"""Adds to an OCI layout: a component as an artifact, or a signed statement about an artifact.
+"""Adds to an OCI layout: a component as an artifact, images as one image for several architectures,
+or a signed statement about either.
 
-usage: layout.py digest LAYOUT TAG                        prints the artifact's digest in hexadecimal
-       layout.py component LAYOUT TAG FILE  <INSPECTION   what `skysail inspect --output json` prints
-       layout.py attach LAYOUT TAG BUNDLE PREDICATE_TYPE  a bundle of cosign about the tag's artifact
+usage: layout.py component LAYOUT TAG FILE  <INSPECTION   what `skysail inspect --output json` prints
+       layout.py images LAYOUT TAG IMAGE…   layouts with an image each, under the same tag
+       layout.py digest LAYOUT TAG [ARCH]   prints the digest of what the tag names, or of its image
+                                            for an architecture, in hexadecimal
+       layout.py attach LAYOUT DIGEST BUNDLE PREDICATE_TYPE   a bundle of cosign about the digest
 
 The artifact has the form that `skysail push` gives it, a bundle the form of `cosign sign` and
 `cosign attest`. SOURCE_DATE_EPOCH is the time of creation.
@@ -12,10 +15,12 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import sys
 from datetime import datetime, timezone
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 NAME = "org.opencontainers.image.ref.name"
 CREATED = datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -38,10 +43,14 @@ def listed(layout):
     return json.loads(file.read_text())["manifests"] if file.exists() else []
 
 
+def read(layout, digest):
+    return json.loads((layout / "blobs/sha256" / digest.removeprefix("sha256:")).read_text())
+
+
 def add(layout, manifest, **more):
-    """Stores a manifest and lists it in the index, with further fields of the descriptor."""
-    entry = blob(layout, MANIFEST, text(manifest)) | more
-    index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json"}
+    """Stores a manifest and lists it in the layout, with further fields of the descriptor."""
+    entry = blob(layout, manifest["mediaType"], text(manifest)) | more
+    index = {"schemaVersion": 2, "mediaType": INDEX}
     (layout / "index.json").write_bytes(text(index | {"manifests": [*listed(layout), entry]}))
     (layout / "oci-layout").write_bytes(text({"imageLayoutVersion": "1.0.0"}))
 
@@ -64,8 +73,36 @@ def tagged(layout, tag):
     return next(entry for entry in listed(layout) if entry.get("annotations", {}).get(NAME) == tag)
 
 
-def attach(layout, tag, bundle, predicate_type):
-    artifact = tagged(layout, tag)
+def images(layout, tag, parts):
+    manifests, annotations = [], {}
+    for part in parts:
+        shutil.copytree(part / "blobs", layout / "blobs", dirs_exist_ok=True)
+        entry = tagged(part, tag)
+        manifest = read(layout, entry["digest"])
+        config = read(layout, manifest["config"]["digest"])
+        annotations = manifest["annotations"]
+        platform = {key: config[key] for key in ("architecture", "os")}
+        manifests.append({key: entry[key] for key in ("mediaType", "digest", "size")} | {"platform": platform})
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": annotations}
+    add(layout, index, annotations={NAME: tag})
+
+
+def digest(layout, tag, architecture=None):
+    entry = tagged(layout, tag)
+    if architecture:
+        manifests = read(layout, entry["digest"])["manifests"]
+        entry = next(entry for entry in manifests if entry["platform"]["architecture"] == architecture)
+    return entry["digest"].removeprefix("sha256:")
+
+
+def attach(layout, of, bundle, predicate_type):
+    content = (layout / "blobs/sha256" / of).read_bytes()
+    # The manifest of an image need not name its own type.
+    subject = {
+        "mediaType": json.loads(content).get("mediaType", MANIFEST),
+        "digest": f"sha256:{of}",
+        "size": len(content),
+    }
     annotations = {
         "dev.sigstore.bundle.content": "dsse-envelope",
         "dev.sigstore.bundle.predicateType": predicate_type,
@@ -77,17 +114,19 @@ def attach(layout, tag, bundle, predicate_type):
         "artifactType": BUNDLE,
         "config": blob(layout, "application/vnd.oci.empty.v1+json", b"{}"),
         "layers": [blob(layout, BUNDLE, pathlib.Path(bundle).read_bytes())],
-        "subject": {key: artifact[key] for key in ("mediaType", "digest", "size")},
+        "subject": subject,
         "annotations": annotations,
     }, artifactType=BUNDLE, annotations=annotations)
 
 
 match sys.argv[1:]:
-    case ["digest", layout, tag]:
-        print(tagged(pathlib.Path(layout), tag)["digest"].removeprefix("sha256:"))
     case ["component", layout, tag, file]:
         component(pathlib.Path(layout), tag, file)
-    case ["attach", layout, tag, bundle, predicate_type]:
-        attach(pathlib.Path(layout), tag, bundle, predicate_type)
+    case ["images", layout, tag, *parts]:
+        images(pathlib.Path(layout), tag, map(pathlib.Path, parts))
+    case ["digest", layout, tag, *architecture]:
+        print(digest(pathlib.Path(layout), tag, *architecture))
+    case ["attach", layout, of, bundle, predicate_type]:
+        attach(pathlib.Path(layout), of, bundle, predicate_type)
     case _:
         sys.exit(__doc__)

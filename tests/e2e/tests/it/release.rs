@@ -1,15 +1,17 @@
 //! `make release` and `make release-commit` in a copy of the repository with tags of its own: what
 //! a release holds and how a user verifies it, by the commands of the page, by the manager and by
 //! cosign; and what both targets refuse. The program under test and built components stand in for
-//! those that `make release` builds.
+//! those that `make release` builds, and a few lines of C for the manager for the other
+//! architecture.
 
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use skysail_test_e2e::{
     registry::Registry,
@@ -22,8 +24,8 @@ use crate::documents::{blocks, page};
 
 const PAGE: &str = "deploy/docs/releases.md";
 
-/// The media type of the index under the tag `sha256-<hex>`.
-const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// The types of the attestations about each artifact, as cosign calls them.
+const ATTESTATIONS: [&str; 3] = ["slsaprovenance1", "spdxjson", "cyclonedx"];
 
 /// One change of users, in the section of a version.
 const CHANGE: &str = "- One change.";
@@ -108,10 +110,36 @@ impl Checkout {
 
     /// The same of the components in this folder.
     pub(crate) fn release_of(&self, components: &Path, name: &str, variables: &[&str]) -> Result<PathBuf> {
-        let program = skysail()?.canonicalize()?.display().to_string();
-        let components = components.display().to_string();
-        self.script("make", &["assemble", &program, &components, &self.at(name)], variables)?;
+        let (programs, components) = (self.at("programs"), components.display().to_string());
+        if !self.path("programs").exists() {
+            let [own, other] = architectures()?;
+            fs::create_dir(&programs)?;
+            symlink(skysail()?.canonicalize()?, self.path(&format!("programs/skysail-linux-{own}")))?;
+            self.stand_in(&other)?;
+        }
+        self.script("make", &["assemble", &programs, &components, &self.at(name)], variables)?;
         Ok(self.path(name))
+    }
+
+    /// Compiles the program for the other architecture. `make test` builds no second manager, so
+    /// this program has the manager's version and the name of a compiler, and nothing else of the
+    /// manager. So the tests show that a release packs, describes and signs the program and the
+    /// image of each architecture, and nothing about the manager for the other architecture, which
+    /// `make image ARCH=…` builds and starts.
+    fn stand_in(&self, architecture: &str) -> Result<()> {
+        let machine = if architecture == "arm64" { "aarch64" } else { "x86_64" };
+        let text = format!(
+            r#"#include <stdio.h>
+__asm__(".ident \"rustc version 1.0.0\"");
+int main(void) {{ return puts("skysail {}") < 0; }}
+"#,
+            self.version
+        );
+        let (source, program) = (self.at("program.c"), self.at(&format!("programs/skysail-linux-{architecture}")));
+        fs::write(&source, text)?;
+        // The libraries that a program of Rust names.
+        let libraries = ["-Wl,--no-as-needed", "-lm", "-lgcc_s"];
+        run(format!("{machine}-linux-gnu-gcc"), &[&["-o", &program, &source], &libraries[..]].concat()).map(drop)
     }
 
     /// A key pair of cosign: the variables with which a release is signed.
@@ -133,6 +161,13 @@ impl Checkout {
         let (release, tools) = (release.display().to_string(), tools.display().to_string());
         run("bash", &["-euo", "pipefail", "-c", &script, &release, &tools])
     }
+}
+
+/// The architectures of a release: that of this machine and the other one.
+fn architectures() -> Result<[String; 2]> {
+    let own = run("dpkg", &["--print-architecture"])?;
+    let other = if own == "amd64" { "arm64" } else { "amd64" };
+    Ok([own, other.to_owned()])
 }
 
 fn json(path: PathBuf) -> Result<Value> {
@@ -171,17 +206,18 @@ fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
 /// The files, and that the provenance has the checksum of each and the commit.
 fn has_all_parts(checkout: &Checkout, release: &Path) -> Result<()> {
     let version = &checkout.version;
-    let architecture = run("dpkg", &["--print-architecture"])?;
-    let (program, image) = (format!("skysail-linux-{architecture}"), format!("skysail-image-linux-{architecture}"));
+    let programs = architectures()?.map(|architecture| format!("skysail-linux-{architecture}"));
+    let images = architectures()?.map(|architecture| format!("skysail-image-linux-{architecture}"));
     let chart = format!("skysail-{version}.tgz");
     let sums = fs::read_to_string(release.join("SHA256SUMS"))?;
     let sums: BTreeSet<(&str, &str)> = sums.lines().filter_map(|line| line.split_once("  ")).collect();
     let names: BTreeSet<&str> = sums.iter().map(|(_, name)| *name).filter(|name| !name.starts_with("oci/")).collect();
     let mut expected: BTreeSet<String> =
-        [&program, &chart, "incus.wasm", "incus.symbols", "provenance.json"].map(str::to_owned).into();
-    for part in [&program, &image, &chart, "incus.wasm"] {
+        [&chart, "incus.wasm", "incus.symbols", "provenance.json"].map(str::to_owned).into();
+    for part in programs.iter().chain(&images).chain([&chart, &"incus.wasm".to_owned()]) {
         expected.extend([format!("{part}.spdx.json"), format!("{part}.cdx.json")]);
     }
+    expected.extend(programs);
     ensure!(names == expected.iter().map(String::as_str).collect(), "{names:#?}");
     run(installed("bin/helm")?, &["lint", &release.join(chart).display().to_string()])?;
 
@@ -195,84 +231,86 @@ fn has_all_parts(checkout: &Checkout, release: &Path) -> Result<()> {
     let commit = checkout.git(&["rev-parse", "HEAD"])?;
     let source = provenance.pointer("/predicate/buildDefinition/resolvedDependencies/0/digest/gitCommit");
     ensure!(source.and_then(Value::as_str) == Some(&*commit), "{provenance:#}");
+    let sources = provenance.pointer("/predicate/buildDefinition/resolvedDependencies").and_then(Value::as_array);
+    let names: Vec<&str> = sources.context("no sources")?.iter().filter_map(|source| text(source, "name")).collect();
+    for architecture in architectures()? {
+        let is_libc = |name: &&str| name.starts_with("libc6_") && name.ends_with(&format!("_{architecture}.deb"));
+        ensure!(names.iter().any(is_libc), "no C library of {architecture}: {names:?}");
+    }
     Ok(())
 }
 
 /// The program's SBOMs have wasmtime in the version of Cargo.lock, and the image's also the C
 /// library. `sbom.py` has validated the documents with the libraries of both formats.
 fn names_its_dependencies(release: &Path) -> Result<()> {
-    let architecture = run("dpkg", &["--print-architecture"])?;
+    let [own, other] = architectures()?;
     let lock = fs::read_to_string(root().join("Cargo.lock"))?;
     let (_, entry) = lock.split_once("\nname = \"wasmtime\"\nversion = \"").context("Cargo.lock has no wasmtime")?;
     let (version, _) = entry.split_once('"').context("no version")?;
     let wasmtime = format!("pkg:cargo/wasmtime@{version}");
-    for (part, purl) in [
-        (format!("skysail-linux-{architecture}"), &*wasmtime),
-        (format!("skysail-image-linux-{architecture}"), &wasmtime),
-        (format!("skysail-image-linux-{architecture}"), "pkg:deb/debian/libc6@"),
-        ("incus.wasm".to_owned(), "pkg:cargo/serde_json@"),
+    let of = |architecture: &str| format!("arch={architecture}&");
+    for (part, purl, end) in [
+        (format!("skysail-linux-{own}"), &*wasmtime, String::new()),
+        (format!("skysail-linux-{other}"), &wasmtime, String::new()),
+        (format!("skysail-image-linux-{own}"), &wasmtime, String::new()),
+        (format!("skysail-image-linux-{own}"), "pkg:deb/debian/libc6@", of(&own)),
+        (format!("skysail-image-linux-{other}"), "pkg:deb/debian/libc6@", of(&other)),
+        ("incus.wasm".to_owned(), "pkg:cargo/serde_json@", String::new()),
     ] {
+        let is_there = |found: &str| found.starts_with(purl) && found.contains(&end);
         let spdx = json(release.join(format!("{part}.spdx.json")))?;
         ensure!(text(&spdx, "spdxVersion") == Some("SPDX-2.3"), "{part}: another format: {spdx:#}");
         let packages = spdx.get("packages").and_then(Value::as_array).context("no packages")?;
         let locators = packages.iter().filter_map(|package| package.pointer("/externalRefs/0/referenceLocator"));
-        ensure!(locators.filter_map(Value::as_str).any(|found| found.starts_with(purl)), "{part}: SPDX lacks {purl}");
+        ensure!(locators.filter_map(Value::as_str).any(is_there), "{part}: SPDX lacks {purl}");
         let bom = json(release.join(format!("{part}.cdx.json")))?;
         ensure!(text(&bom, "bomFormat") == Some("CycloneDX"), "{part}: another format: {bom:#}");
         let components = bom.get("components").and_then(Value::as_array).context("no components")?;
         let mut purls = components.iter().filter_map(|component| text(component, "purl"));
-        ensure!(purls.any(|found| found.starts_with(purl)), "{part}: CycloneDX lacks {purl}");
+        ensure!(purls.any(is_there), "{part}: CycloneDX lacks {purl}");
     }
     Ok(())
 }
 
-/// The provider's layout in a real registry: `skysail pull` and cosign verify the signature, and
-/// cosign the attestations.
+/// The layouts in a real registry, copied as the page says: `skysail pull` and cosign verify the
+/// provider, and cosign the image and what the image of each architecture is.
 async fn is_served_with_its_key(checkout: &Checkout, release: &Path) -> Result<()> {
-    let registry = Registry::open().await?;
-    copy(&registry, &release.join("oci/incus"), &checkout.version).await?;
-    let reference = format!("{}/org/provider:{}", registry.host(), checkout.version);
+    let (registry, oras) = (Registry::open().await?, installed("bin/oras")?);
+    let at = |name: &str| format!("{}/org/{name}:{}", registry.host(), checkout.version);
+    for name in ["incus", "skysail"] {
+        let layout = format!("{}:{}", release.join("oci").join(name).display(), checkout.version);
+        run(&oras, &["cp", "-r", "--from-oci-layout", "--to-plain-http", &layout, &at(name)])?;
+    }
     let (key, file) = (checkout.at("cosign.pub"), checkout.at("pulled.wasm"));
-    registry.skysail(&["pull", "--key", &key, &reference, "--file", &file])?;
+    registry.skysail(&["pull", "--key", &key, &at("incus"), "--file", &file])?;
     ensure!(fs::read(&file)? == fs::read(release.join("incus.wasm"))?, "another component was pulled");
     let other = root().join("runtime/sources/src/oci/tests/cosign/cosign.pub").display().to_string();
-    let refused = registry.skysail(&["pull", "--key", &other, &reference, "--file", &file]).err();
+    let refused = registry.skysail(&["pull", "--key", &other, &at("incus"), "--file", &file]).err();
     let refused = refused.context("a release was accepted with another key")?.to_string();
     ensure!(refused.contains("sign the artifact with the expected keys or identities"), "{refused}");
+    is_attested(&at("incus"), &key, &ATTESTATIONS)?;
+
+    is_attested(&at("skysail"), &key, &["slsaprovenance1"])?;
+    for architecture in architectures()? {
+        let platform = format!("linux/{architecture}");
+        let config = ["manifest", "fetch-config", "--plain-http", "--platform", &platform, &at("skysail")];
+        let config: Value = serde_json::from_str(&run(&oras, &config)?)?;
+        ensure!(text(&config, "architecture") == Some(&architecture), "{platform}: {config:#}");
+        let digest = run(&oras, &["resolve", "--plain-http", "--platform", &platform, &at("skysail")])?;
+        is_attested(&format!("{}/org/skysail@{digest}", registry.host()), &key, &ATTESTATIONS)?;
+    }
+    Ok(())
+}
+
+/// What cosign verifies of an artifact in a registry.
+fn is_attested(reference: &str, key: &str, attestations: &[&str]) -> Result<()> {
     let cosign = installed("bin/cosign")?;
-    let with = ["--key", &key, "--insecure-ignore-tlog", "--allow-http-registry", &reference];
+    let with = ["--key", key, "--insecure-ignore-tlog", "--allow-http-registry", reference];
     run(&cosign, &[&["verify"], &with[..]].concat())?;
-    for kind in ["slsaprovenance1", "spdxjson", "cyclonedx"] {
+    for kind in attestations {
         run(&cosign, &[&["verify-attestation", "--type", kind], &with[..]].concat())?;
     }
     Ok(())
-}
-
-/// Copies a layout into `org/provider`, as `oras cp -r` does: blobs, manifests, and what refers to
-/// the tag's artifact in the index that registries without the referrers API need.
-async fn copy(registry: &Registry, layout: &Path, tag: &str) -> Result<()> {
-    for entry in fs::read_dir(layout.join("blobs/sha256"))? {
-        registry.put_blob(&fs::read(entry?.path())?).await?;
-    }
-    let mut index = json(layout.join("index.json"))?;
-    let listed = index.get_mut("manifests").and_then(Value::as_array_mut).context("no manifests")?;
-    let mut artifact = None;
-    for entry in &*listed {
-        let kind = text(entry, "mediaType").context("no media type")?;
-        let digest = text(entry, "digest").context("no digest")?;
-        let hex = digest.strip_prefix("sha256:").context("no SHA-256")?;
-        let is_tagged =
-            entry.pointer("/annotations/org.opencontainers.image.ref.name").and_then(Value::as_str) == Some(tag);
-        registry
-            .put_manifest(if is_tagged { tag } else { digest }, kind, &fs::read(layout.join("blobs/sha256").join(hex))?)
-            .await?;
-        if is_tagged {
-            artifact = Some(format!("sha256-{hex}"));
-        }
-    }
-    listed.retain(|entry| entry.get("artifactType").is_some());
-    let artifact = artifact.with_context(|| format!("the layout has no tag {tag}"))?;
-    registry.put_manifest(&artifact, INDEX, index.to_string().as_bytes()).await
 }
 
 #[test]
@@ -309,13 +347,21 @@ fn what_is_no_release_is_refused_with_its_remedy_before_anything_is_built() -> R
     refused(&["COSIGN_KEY=Makefile", "RELEASE_UNSIGNED=1"], "only one of them can hold")?;
     checkout.script("make", &["check"], unsigned)?;
 
-    let [key, _] = checkout.key()?;
-    let Err(refusal) = checkout.release("release", &[&key, "COSIGN_PASSWORD=wrong"]) else {
-        bail!("a release was made with a wrong password")
+    let unmade = |variables: &[&str], sentence: &str| -> Result<()> {
+        let refusal = checkout.release("release", variables).err().context("the release was not refused")?.to_string();
+        ensure!(refusal.contains(sentence), "{refusal}\ninstead of {sentence}");
+        ensure!(!checkout.path("release").exists(), "the refused release left files");
+        Ok(())
     };
-    ensure!(refusal.to_string().contains("correct COSIGN_KEY or COSIGN_PASSWORD"), "{refusal}");
-    ensure!(!checkout.path("release").exists(), "the refused release left files");
-    Ok(())
+    let [key, _] = checkout.key()?;
+    unmade(&[&key, "COSIGN_PASSWORD=wrong"], "correct COSIGN_KEY or COSIGN_PASSWORD")?;
+    let [own, other] = architectures()?;
+    let [own, program] = [&own, &other].map(|name| checkout.path(&format!("programs/skysail-linux-{name}")));
+    fs::remove_file(&program)?;
+    let remedy = format!("build it with .ci/program {other}");
+    unmade(unsigned, &format!("is missing, and a release is for amd64 arm64; {remedy}"))?;
+    symlink(own, program)?;
+    unmade(unsigned, &format!("is no program for {other}; {remedy}"))
 }
 
 #[test]
