@@ -10,7 +10,7 @@ use wasmparser::{Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::{Resolve, SourceMap, WorldId};
 
-use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time, symbols::Stripped};
+use crate::{CONTRACT, PACKAGE, VERSION, borrows::drop_borrows_in_time, sockets::with_own_sockets, symbols::Stripped};
 
 /// A component, and the names of its functions.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub struct Made {
     pub symbols: Option<Vec<u8>>,
 }
 
-/// The component of a core module, or of componentize-qjs, whose components drop what they borrow
-/// too late.
+/// The component of a core module; of componentize-qjs, whose components drop what they borrow too
+/// late; or of componentize-py, whose components import sockets.
 ///
 /// A module of wit-bindgen for Rust has the types of the component in a custom section. Go's linker
 /// keeps no such section: the types then follow from the interfaces that the module exports. A
@@ -35,7 +35,7 @@ pub struct Made {
 pub fn component(module: &[u8]) -> Result<Made> {
     if Parser::is_component(module) {
         ensure!(exports_contract(module)?, "it exports no interface of {PACKAGE}@{VERSION}");
-        return Ok(Made { component: drop_borrows_in_time(module)?, symbols: None });
+        return Ok(Made { component: with_own_sockets(drop_borrows_in_time(module)?)?, symbols: None });
     }
     let Outline { has_types, needs_adapter, interfaces } = Outline::of(module).context("not a core module")?;
     let mut stripped = Stripped::of(module)?;

@@ -6,6 +6,7 @@ mod component;
 mod go_bindings;
 mod go_overlay;
 mod js_types;
+mod sockets;
 mod symbols;
 
 use std::{

@@ -17,7 +17,7 @@ struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// The core module of wit-bindgen for Rust or of a Go program that uses the Go SDK, or the
-    /// component of skysail-componentize-js.
+    /// component of skysail-componentize-js or skysail-componentize-py.
     #[arg(required = true)]
     input: Option<PathBuf>,
     /// The component. The names of its functions go into a sidecar beside it, OUTPUT with the
