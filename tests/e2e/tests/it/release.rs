@@ -390,8 +390,13 @@ fn the_commit_of_a_release_has_its_version_everywhere_and_its_section_of_the_cha
     // What has the old version now has the new one, and nothing else has changed.
     let manifest = checkout.at("copy/Cargo.toml");
     run(env!("CARGO"), &["tree", "--locked", "--depth=0", "--package=skysail", "--manifest-path", &manifest])?;
-    for file in ["Cargo.toml", "deploy/chart/Chart.yaml", "guest-sdk/js/package.json", "guest-sdk/js/package-lock.json"]
-    {
+    for file in [
+        "Cargo.toml",
+        "deploy/chart/Chart.yaml",
+        "guest-sdk/js/package.json",
+        "guest-sdk/js/package-lock.json",
+        "guest-sdk/python/pyproject.toml",
+    ] {
         let (old, new) =
             (fs::read_to_string(root().join(file))?, fs::read_to_string(checkout.path("copy").join(file))?);
         let (old, new) = (without(&old, &checkout.version), without(&new, "99.1.0"));

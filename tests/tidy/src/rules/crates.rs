@@ -174,6 +174,7 @@ pub(crate) const ONE_TOOLCHAIN: Rule = Rule {
 const VERSIONED: &[(&str, &str, usize)] = &[
     ("deploy/chart/Chart.yaml", "version: ", 1),
     ("deploy/chart/Chart.yaml", "appVersion: ", 1),
+    ("guest-sdk/python/pyproject.toml", "version = ", 1),
     ("guest-sdk/js/package.json", "\"version\": ", 1),
     // The package itself, as the root and as one of the packages; dependencies follow.
     ("guest-sdk/js/package-lock.json", "\"version\": ", 2),
