@@ -3,8 +3,8 @@
 # NAME.symbols beside NAME.wasm has the names of its functions.
 # usage: guests/build.sh [PACKAGE…]      e.g. guests/build.sh skysail-simcloud
 #
-# A guest with a go.mod is built by Go, one with a package.json by Node.js, and the others by cargo
-# (guest-sdk/cargo-wasm.sh).
+# A guest with a go.mod is built by Go, one with a package.json by Node.js, one with a
+# pyproject.toml by Python, and the others by cargo (guest-sdk/cargo-wasm.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=wasm32-unknown-unknown
@@ -13,14 +13,18 @@ build=${CARGO_TARGET_DIR:-target}/guests
 say() { printf 'guests: %s\n' "$*"; }
 
 shopt -s nullglob
-packages=() go_guests=() js_guests=()
+packages=() go_guests=() js_guests=() python_guests=()
 if [ $# = 0 ]; then
   for file in guests/*/go.mod; do go_guests+=("$(basename "${file%/*}")"); done
   for file in guests/*/package.json; do js_guests+=("$(basename "${file%/*}")"); done
+  for file in guests/*/pyproject.toml; do python_guests+=("$(basename "${file%/*}")"); done
 fi
 for p in "$@"; do
   name=${p#skysail-}
-  if [ -e "guests/$name/go.mod" ]; then go_guests+=("$name"); elif [ -e "guests/$name/package.json" ]; then js_guests+=("$name"); else packages+=("$p"); fi
+  if [ -e "guests/$name/go.mod" ]; then go_guests+=("$name")
+  elif [ -e "guests/$name/package.json" ]; then js_guests+=("$name")
+  elif [ -e "guests/$name/pyproject.toml" ]; then python_guests+=("$name")
+  else packages+=("$p"); fi
 done
 [ $# -gt 0 ] || mapfile -t packages < <(
   for manifest in guests/*/Cargo.toml guests/probes/*/Cargo.toml; do
@@ -79,6 +83,21 @@ for name in "${js_guests[@]}"; do
   # Each build is another snapshot of the engine, with other bytes: only after a change.
   if [ ! -e "$component" ] || [ -n "$(find "guests/$name" guest-sdk/js/dist wit/v0.1.0 -newer "$component" -type f -print -quit)" ]; then
     node guest-sdk/js/dist/componentize.js "guests/$name/provider.js" "$component" >/dev/null
+  fi
+  componentize "$name" "$component"
+done
+if [ ${#python_guests[@]} -gt 0 ] && ! python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  say "NOT built, because there is no Python 3.11 with the module venv: ${python_guests[*]} (install Python 3.11 or newer; '.ci/setup test' does on Debian)"
+  [ $# = 0 ] || exit 1
+  python_guests=()
+fi
+[ ${#python_guests[@]} = 0 ] || guest-sdk/python/build.sh
+for name in "${python_guests[@]}"; do
+  component=$build/python/$name.wasm
+  mkdir -p "${component%/*}"
+  # Each build is another snapshot of the engine, with other bytes: only after a change.
+  if [ ! -e "$component" ] || [ -n "$(find "guests/$name" guest-sdk/python/src guest-sdk/python/build/.built -newer "$component" -type f ! -name '*.pyc' -print -quit)" ]; then
+    guest-sdk/python/.venv/bin/skysail-componentize-py "guests/$name/provider.py" "$component" >/dev/null
   fi
   componentize "$name" "$component"
 done

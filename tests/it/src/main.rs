@@ -18,6 +18,8 @@ mod probes;
 #[cfg(test)]
 mod provider;
 #[cfg(test)]
+mod python_guests;
+#[cfg(test)]
 mod simcloud;
 #[cfg(test)]
 mod swap;

@@ -37,6 +37,10 @@ pub struct Go;
 #[derive(Debug)]
 pub struct JavaScript;
 
+/// `guests/simcloud-python`.
+#[derive(Debug)]
+pub struct Python;
+
 impl Language for Rust {
     const COMPONENT: &'static str = "simcloud";
 }
@@ -47,6 +51,10 @@ impl Language for Go {
 
 impl Language for JavaScript {
     const COMPONENT: &'static str = "simcloud-js";
+}
+
+impl Language for Python {
+    const COMPONENT: &'static str = "simcloud-python";
 }
 
 /// A simulated cloud of its own, for the provider in this language.

@@ -6,7 +6,7 @@ mod requirements;
 use skysail_test_providers::{
     clouds::{
         hetzner::Hetzner,
-        simcloud::{Go, JavaScript, Rust, Simulated},
+        simcloud::{Go, JavaScript, Python, Rust, Simulated},
         vsphere::Vsphere,
     },
     leaks, published,
@@ -16,6 +16,7 @@ use skysail_test_providers::{
 type SimulatedInRust = Simulated<Rust>;
 type SimulatedInGo = Simulated<Go>;
 type SimulatedInJavaScript = Simulated<JavaScript>;
+type SimulatedInPython = Simulated<Python>;
 
 mod aws;
 mod examples;
@@ -56,6 +57,14 @@ mod simcloud_js {
     instances!(SimulatedInJavaScript);
     load_balancers!(SimulatedInJavaScript);
     routes!(SimulatedInJavaScript);
+}
+
+mod simcloud_python {
+    use anyhow::Result;
+
+    instances!(SimulatedInPython);
+    load_balancers!(SimulatedInPython);
+    routes!(SimulatedInPython);
 }
 
 mod vcenter_server {
