@@ -15,6 +15,8 @@ pub(crate) enum Language {
     /// Needs Node.js 18 or newer, with npm.
     #[value(name = "javascript", alias = "js")]
     JavaScript,
+    /// Needs Python 3.11 or newer, with the module venv.
+    Python,
 }
 
 impl Language {
@@ -24,6 +26,7 @@ impl Language {
             Self::Rust => "src/lib.rs",
             Self::Go => "provider.go",
             Self::JavaScript => "provider.js",
+            Self::Python => "provider.py",
         }
     }
 }
@@ -55,8 +58,8 @@ pub(crate) struct NewArgs {
 /// `skysail componentize`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ComponentizeArgs {
-    /// Core module of a provider in Rust or Go, or the component that skysail-componentize-js
-    /// writes.
+    /// Core module of a provider in Rust or Go, or the component that skysail-componentize-js or
+    /// skysail-componentize-py writes.
     #[arg(value_name = "INPUT", value_hint = ValueHint::FilePath)]
     pub(crate) input: PathBuf,
     /// File of the component. The names of its functions go into a sidecar beside it, which has

@@ -67,6 +67,14 @@ const JAVASCRIPT: &[Template] = &[
     (".gitignore", "build/\nnode_modules/\n*.wasm\n"),
 ];
 
+const PYTHON: &[Template] = &[
+    ("Makefile", include_str!("../../../../guest-sdk/python/template/Makefile")),
+    ("provider.py", include_str!("../../../../guest-sdk/python/template/provider.py")),
+    ("test_provider.py", include_str!("../../../../guest-sdk/python/template/test_provider.py")),
+    CLOUD_CONFIG,
+    (".gitignore", "__pycache__/\nbuild/\n*.wasm\n"),
+];
+
 const RUST: &[Template] = &[
     ("Makefile", include_str!("../../../../guest-sdk/template/Makefile")),
     ("Cargo.toml", include_str!("../../../../guest-sdk/template/Cargo.toml.template")),
@@ -190,7 +198,8 @@ fn check_name(name: &str) -> anyhow::Result<()> {
 
 /// The folder of the SDKs, as an absolute path.
 fn sdk_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let is_sdk = |folder: &Path| folder.join("go/go.mod").is_file() && folder.join("js/package.json").is_file();
+    let parts = ["go/go.mod", "js/package.json", "python/pyproject.toml"];
+    let is_sdk = |folder: &Path| parts.iter().all(|part| folder.join(part).is_file());
     let here = env::current_dir().context("cannot find the current folder")?;
     let found = match named {
         Some(folder) if is_sdk(folder) => Some(folder.to_owned()),
@@ -220,6 +229,7 @@ fn files(name: &str, of: Of<'_>, sdk: &Path) -> anyhow::Result<Vec<(&'static str
         Of::Language(Language::Rust) => RUST,
         Of::Language(Language::Go) => GO,
         Of::Language(Language::JavaScript) => JAVASCRIPT,
+        Of::Language(Language::Python) => PYTHON,
         Of::Vendor { .. } => GO_PROVIDER,
     };
     let (path, module) = (sdk.to_string_lossy(), name.replace('-', "_"));
@@ -294,7 +304,7 @@ mod tests {
         fs::write(folder.path().join("Cargo.lock"), "# the versions").unwrap();
         let sdk = folder.path().join("guest-sdk");
         fs::create_dir(&sdk).unwrap();
-        let languages = [Language::Rust, Language::Go, Language::JavaScript].map(Of::Language);
+        let languages = [Language::Rust, Language::Go, Language::JavaScript, Language::Python].map(Of::Language);
         for of in languages.into_iter().chain([vendor("example.com/cloud/v2@v2.0.1").unwrap()]) {
             for (path, text) in files("my-cloud", of, &sdk).unwrap() {
                 for placeholder in ["{sdk}", "{crate}", "{package}", "{version}", "{number}", "dummy", "Dummy"] {

@@ -65,6 +65,17 @@ fn a_new_provider_in_javascript_passes_its_tests_and_answers() -> Result<()> {
     works("javascript")
 }
 
+#[test]
+fn a_new_provider_in_python_passes_its_tests_and_answers() -> Result<()> {
+    let folder = TempDir::new()?;
+    let (component, _) = built(&folder, "python")?;
+    // One call: each compiles Python for 20 s of CPU.
+    let nodes = json!({ "nodes": [{ "metadata": { "name": "a" } }], "detail": "metadata" });
+    let described = run(skysail()?, &["call", &component, "instances.describe", "--json", &nodes.to_string()])?;
+    ensure!(described.contains("my-cloud://a"), "{described}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_new_provider_in_go_serves_a_service_by_the_two_printed_commands() -> Result<()> {
     let folder = TempDir::new()?;

@@ -21,7 +21,7 @@ use crate::documents::{Block, blocks, page};
 const PAGE: &str = "deploy/docs/write-a-provider.md";
 /// The port of the page's cloud; the test's cloud has a free one.
 const PORT: &str = "8700";
-const LANGUAGES: [&str; 3] = ["rust", "go", "javascript"];
+const LANGUAGES: [&str; 4] = ["rust", "go", "javascript", "python"];
 
 /// An author with several terminals.
 struct Author {
@@ -46,7 +46,14 @@ impl Author {
     }
 
     async fn follow(&mut self) -> Result<()> {
+        self.follow_through("").await
+    }
+
+    /// Follows the page to its end, or through the first block that is for all languages and has
+    /// this text.
+    async fn follow_through(&mut self, last: &str) -> Result<()> {
         for block in blocks(&page(PAGE)?) {
+            let is_last = !last.is_empty() && self.is_for_all(&block) && block.text.contains(last);
             let text = block.text.replace(PORT, &self.port.to_string());
             let done = match self.file(&block) {
                 Some(file) => fs::write(self.place.join(file), text).map_err(Into::into),
@@ -55,6 +62,9 @@ impl Author {
                 None => continue,
             };
             done.with_context(|| format!("{}: {}", block.mark, block.text))?;
+            if is_last {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -137,4 +147,11 @@ async fn an_author_in_go_gets_a_provider_of_a_small_cloud() -> Result<()> {
 #[tokio::test]
 async fn an_author_in_javascript_gets_a_provider_of_a_small_cloud() -> Result<()> {
     Author::new("javascript")?.follow().await
+}
+
+#[tokio::test]
+async fn an_author_in_python_gets_a_provider_of_a_small_cloud() -> Result<()> {
+    // Each command behind the first call would compile Python for 20 s of CPU, and is the same in
+    // each language.
+    Author::new("python")?.follow_through("skysail call").await
 }

@@ -39,7 +39,7 @@ const OUTPUT_WAIT: Duration = Duration::from_secs(1);
 /// The rest of a longer line is not shown.
 const LINE_BYTES_MAX: usize = 2_000;
 /// Folders with files that builds and `--record` write. Hidden files and folders are left out, too.
-const OUTPUTS: [&str; 6] = ["build", "dist", "node_modules", "out", "recordings", "target"];
+const OUTPUTS: [&str; 7] = ["__pycache__", "build", "dist", "node_modules", "out", "recordings", "target"];
 
 /// The files below the current folder, with the time of the last change (nanoseconds) and the size.
 type Files = BTreeMap<PathBuf, (i128, u64)>;
@@ -245,6 +245,7 @@ mod tests {
             "recordings/1.json",
             "src/build/x",
             "node_modules/a/b.js",
+            "__pycache__/a.pyc",
             ".git/index",
             "my.wasm",
             "my.symbols",
