@@ -1,4 +1,5 @@
-# `make help` lists the targets. CI runs `make test` (.ci/run); no step exists only in CI.
+# `make help` lists the targets. CI runs `make test` and `make test-openstack` (.ci/run); no step
+# exists only in CI.
 # Every target installs what it needs and says so first (.ci/setup); CARGO_TARGET_DIR is respected.
 
 SHELL := /bin/bash
