@@ -14,7 +14,10 @@ use wasmtime::{
 };
 
 use crate::{
-    bindings::{self, skysail::provider::types::{AddressKind, Node}},
+    bindings::{
+        self,
+        skysail::provider::types::{AddressKind, Node},
+    },
     convert,
     outcome::Stopped,
     store::CallState,
