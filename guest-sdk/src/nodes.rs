@@ -178,11 +178,13 @@ impl IpFamily {
     /// Whether the text is an address of this family.
     #[must_use]
     pub fn matches(self, address: &str) -> bool {
-        match address.parse() {
-            Ok(IpAddr::V4(_)) => self == Self::Ipv4,
-            Ok(IpAddr::V6(_)) => self == Self::Ipv6,
-            Err(_) => false,
-        }
+        address.parse().is_ok_and(|ip| self.includes(ip))
+    }
+
+    /// Whether the address is of this family.
+    #[must_use]
+    pub const fn includes(self, ip: IpAddr) -> bool {
+        matches!((self, ip), (Self::Ipv4, IpAddr::V4(_)) | (Self::Ipv6, IpAddr::V6(_)))
     }
 }
 
@@ -199,10 +201,7 @@ impl NodeSet {
     /// balancer in the cloud's own network are.
     #[must_use]
     pub fn internal_ips(&self, family: IpFamily) -> Vec<IpAddr> {
-        let of_family = |address: &String| {
-            let ip: IpAddr = address.parse().ok()?;
-            (ip.is_ipv6() == (family == IpFamily::Ipv6)).then_some(ip)
-        };
+        let of_family = |address: &String| address.parse().ok().filter(|ip| family.includes(*ip));
         let column = self.addresses(&AddressKind::InternalIp);
         column.iter().filter_map(|addresses| addresses.iter().find_map(of_family)).collect()
     }

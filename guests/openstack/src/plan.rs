@@ -217,7 +217,7 @@ fn address(service: &Service) -> Result<Option<IpAddr>> {
 /// The sources of the family of the load balancer: Octavia refuses those of another family.
 fn sources(service: &Service, family: IpFamily) -> Result<Vec<Cidr>> {
     let sources = service.allowed_sources()?.into_iter();
-    let sources: Vec<Cidr> = sources.filter(|source| family.matches(&source.address().to_string())).collect();
+    let sources: Vec<Cidr> = sources.filter(|source| family.includes(source.address())).collect();
     if sources.is_empty() {
         return Err(Error::Invalid(format!(
             "loadBalancerSourceRanges {} allow no {family:?} address, and the load balancer has only such; add a \
