@@ -24,8 +24,8 @@ pub(crate) struct DevArgs {
     pub(crate) provider_file: Option<PathBuf>,
     /// Command that builds the component. `sh -c` runs it in the current folder at the start, and
     /// again each time that a file of the folder changes, except hidden files, components and their
-    /// symbols, files in folders with the names `build`, `dist`, `node_modules`, `out`,
-    /// `recordings` or `target`, and files behind symbolic links to folders.
+    /// symbols, files in folders with the names `__pycache__`, `build`, `dist`, `node_modules`,
+    /// `out`, `recordings` or `target`, and files behind symbolic links to folders.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["demo", "no_manager", "cloud_only"])]
     pub(crate) build: Option<String>,
     /// Run a demonstration in steps and check the result of each step; exit 1 if a check fails.
